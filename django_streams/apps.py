@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class DjangoStreamsConfig(AppConfig):
+    name = "django_streams"
+    label = "django_streams"
+    verbose_name = "Streams"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,91 @@
+"""The one settings dict, ``DJANGO_STREAMS``, as one typed object.
+
+Read with :func:`get`; the object is rebuilt when the setting changes (tests),
+and never bound at import. Unknown keys are reported by a system check.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+NAME = "DJANGO_STREAMS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Defaults of every key. Times are seconds, sizes are bytes."""
+
+    DATABASE: str = "default"
+    """Alias of the chat's tables and the default of the shipped views."""
+    CHANNEL_LAYER: str | None = "default"
+    """Layer that carries wakes between processes; None: only the poll does."""
+    SINGLE_CONNECTION: bool = False
+    """Everything through the thread-sensitive connection, so TestCase works."""
+    READ_POOL: int = 4
+    """Threads, each with a kept connection, behind the async doors."""
+    POOL_IDLE: float = 60.0
+    """A pool thread that had nothing to do for this long ends."""
+    POLL_MIN: float = 0.05
+    POLL_MAX: float = 1.0
+    """A follower polls after POLL_MIN, doubling up to POLL_MAX while idle."""
+    WAKE_TIMEOUT: float = 1.0
+    """A send to the channel layer that takes longer is given up."""
+    RETRY_SECONDS: float = 20.0
+    """How long a write outside a transaction is retried after a failure."""
+    PUSH_CHUNKS: int = 10
+    """push() holds at most this many chunks that are not being written."""
+    PAGE_BYTES: int = 262_144
+    """A page of a replay holds about this much text (or one larger chunk)."""
+    BLOCK_BYTES: int = 262_144
+    """Rollup merges small blocks into blocks of at most this size."""
+    CANCEL_GRACE: float = 60.0
+    """A cancelled producer that has not settled by then is settled by gc."""
+    SSE_HEARTBEAT: float = 15.0
+    SSE_SEND_TIMEOUT: float = 60.0
+    """A client that takes no byte for this long loses its response."""
+    SSE_PACE: int | None = 8_388_608
+    """Bytes a second of a replay under a server without back-pressure."""
+    ACCESS_POLICY: str = "django_streams.access.OwnerPolicy"
+    ACCESS_RECHECK: float = 30.0
+    """How often a long connection asks the access policy again."""
+    TURN_LEASE: float = 5.0
+    """Lease of a turn that runs in a web process."""
+    EXPOSE_ERRORS: bool | None = None
+    """Show the text of unexpected errors to clients; None: as DEBUG."""
+
+    @property
+    def expose_errors(self) -> bool:
+        if self.EXPOSE_ERRORS is None:
+            return bool(django_settings.DEBUG)
+        return self.EXPOSE_ERRORS
+
+
+KNOWN = frozenset(f.name for f in fields(Settings))
+
+_current: Settings | None = None
+
+
+def get() -> Settings:
+    """The settings in force; unknown keys are ignored here (a check tells)."""
+    global _current
+    if _current is None:
+        _current = Settings(**{k: v for k, v in raw().items() if k in KNOWN})
+    return _current
+
+
+def raw() -> dict[str, Any]:
+    """The dict as the project wrote it."""
+    return dict(getattr(django_settings, NAME, None) or {})
+
+
+def _reset(*, setting: str, **_: object) -> None:
+    global _current
+    if setting in (NAME, "DEBUG"):
+        _current = None
+
+
+setting_changed.connect(_reset, dispatch_uid="django_streams.conf")
