@@ -1,16 +1,29 @@
-"""Settings of the test suite: SQLite by default, PostgreSQL beside it."""
+"""Settings of the test suite: SQLite by default, PostgreSQL beside it.
+
+Each run has its own databases, named after ``DS_TEST_RUN`` (the process id of
+the run, inherited by child processes). ``NAME`` and ``TEST["NAME"]`` are the
+same, so a child process that loads these settings works on the run's database.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+from tests import services
 
 ROOT = Path(__file__).resolve().parent.parent
-SECRET_KEY = "only for tests"  # noqa: S105
+RUN = os.environ.setdefault("DS_TEST_RUN", str(os.getpid()))
+CACHE = ROOT / ".cache" / "tests"
+CACHE.mkdir(parents=True, exist_ok=True)
+
+SECRET_KEY = "only for tests"
 DEBUG = False
 ALLOWED_HOSTS = ["*"]
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 INSTALLED_APPS = [
     "daphne",
@@ -23,6 +36,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
 ]
 ROOT_URLCONF = "tests.urls"
@@ -32,24 +46,40 @@ TEMPLATES = [
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "APP_DIRS": True,
         "OPTIONS": {
-            "context_processors": ["django.template.context_processors.request"]
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+            ]
         },
     }
 ]
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+}
 
-DATABASES = {
+SQLITE_FILE = str(CACHE / f"{RUN}.sqlite3")
+POSTGRESQL_NAME = f"ds_test_{RUN}"
+
+DATABASES: dict[str, dict[str, Any]] = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": os.environ.get("DS_TEST_SQLITE", str(ROOT / ".cache/tests.sqlite3")),
+        "NAME": SQLITE_FILE,
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             "timeout": 20,
         },
-        "TEST": {
-            "NAME": os.environ.get(
-                "DS_TEST_SQLITE", str(ROOT / ".cache/tests.sqlite3")
-            )
-        },
+        "TEST": {"NAME": SQLITE_FILE},
     }
 }
+if services.postgresql.missing() is None:
+    DATABASES["postgresql"] = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": POSTGRESQL_NAME,
+        "HOST": services.POSTGRESQL_HOST,
+        "PORT": services.POSTGRESQL_PORT,
+        "USER": services.POSTGRESQL_USER,
+        "PASSWORD": services.POSTGRESQL_PASSWORD,
+        # The test databases are made one at a time, see tests/databases.py.
+        "TEST": {"NAME": POSTGRESQL_NAME, "DEPENDENCIES": []},
+    }
