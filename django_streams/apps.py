@@ -8,3 +8,6 @@ class DjangoStreamsConfig(AppConfig):
     label = "django_streams"
     verbose_name = "Streams"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from . import checks  # noqa: F401  (registers them)

@@ -37,7 +37,7 @@ class Databases:
         if not self._made:
             sweep()
         self._made[alias] = setup_databases(
-            verbosity=0, interactive=False, aliases=[alias]
+            verbosity=0, interactive=False, aliases={alias: None}
         )
 
     def drop(self) -> None:

@@ -61,7 +61,7 @@ class Child:
         env: dict[str, str] | None = None,
         **arguments: Any,
     ) -> None:
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (by __exit__)
         self._killed = False
         self._unread = b""
         name = f"{function.__module__}:{function.__qualname__}"

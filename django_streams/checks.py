@@ -1,0 +1,240 @@
+"""System checks: settings that cannot work, and settings that cost.
+
+Ids are stable and listed in ``docs/reference/checks.md``. Checks of how the
+processes of a deployment find each other run with ``check --deploy`` only: one
+development server is complete without a shared layer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_type_hints
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+from . import conf
+
+LABEL = "django_streams"
+IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
+Configs = Sequence[AppConfig] | None
+
+
+@register(LABEL)
+def check_settings(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """E001 to E005: the ``DJANGO_STREAMS`` dict itself."""
+    found = getattr(settings, conf.NAME, None)
+    if found is not None and not isinstance(found, dict):
+        return [
+            Error(
+                f"{conf.NAME} is a {type(found).__name__}, not a dict.",
+                hint=f'Write {conf.NAME} = {{"POLL_MAX": 1.0}}, say.',
+                id=f"{LABEL}.E002",
+            )
+        ]
+    raw = conf.raw()
+    messages = [*_unknown_keys(raw), *_wrong_values(raw)]
+    if not messages:
+        messages += [*_unknown_database(), *_bad_policy()]
+    return messages
+
+
+def _unknown_keys(raw: dict[str, Any]) -> Iterator[CheckMessage]:
+    for key in sorted(set(raw) - conf.KNOWN, key=str):
+        near = difflib.get_close_matches(str(key).upper(), sorted(conf.KNOWN), n=1)
+        yield Error(
+            f"{conf.NAME} has the unknown key {key!r}.",
+            hint=(
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"Known keys: {', '.join(sorted(conf.KNOWN))}."
+            ),
+            id=f"{LABEL}.E001",
+        )
+
+
+def _wrong_values(raw: dict[str, Any]) -> Iterator[CheckMessage]:
+    hints = get_type_hints(conf.Settings)
+    for key in sorted(set(raw) & conf.KNOWN):
+        value, kinds = raw[key], get_args(hints[key]) or (hints[key],)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = type(value) in kinds or (float in kinds and number)
+        if fits and not (number and value < 0):
+            continue
+        names = " or ".join(
+            "None" if kind is type(None) else kind.__name__ for kind in kinds
+        )
+        yield Error(
+            f"{conf.NAME}[{key!r}] is {value!r}.",
+            hint=f"It must be {names}, and not negative if it is a number.",
+            id=f"{LABEL}.E003",
+        )
+
+
+def _unknown_database() -> Iterator[CheckMessage]:
+    alias = conf.get().DATABASE
+    if alias not in connections.settings:
+        yield Error(
+            f"{conf.NAME}['DATABASE'] names {alias!r}, which DATABASES lacks.",
+            hint=f"Aliases: {', '.join(sorted(connections.settings))}.",
+            id=f"{LABEL}.E004",
+        )
+
+
+def _bad_policy() -> Iterator[CheckMessage]:
+    path = conf.get().ACCESS_POLICY
+    try:
+        policy = import_string(path)
+    except ImportError as error:
+        policy, reason = None, str(error)
+    else:
+        reason = f"it is a {type(policy).__name__}, not a class"
+    if not isinstance(policy, type):
+        yield Error(
+            f"{conf.NAME}['ACCESS_POLICY'] = {path!r} cannot be used: {reason}.",
+            hint="Give the dotted path of a class, as 'app.module.Policy'.",
+            id=f"{LABEL}.E005",
+        )
+
+
+def _alias() -> str | None:
+    """The alias of our tables, or None where E002 or E004 speaks already."""
+    if not isinstance(getattr(settings, conf.NAME, None) or {}, dict):
+        return None
+    alias = conf.get().DATABASE
+    return alias if alias in connections.settings else None
+
+
+@register(LABEL)
+def check_sqlite(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W001 to W003: SQLite as several threads and processes need it."""
+    alias = _alias()
+    if alias is None:
+        return []
+    config = connections.settings[alias]
+    if not str(config.get("ENGINE", "")).endswith("sqlite3"):
+        return []
+    options = config.get("OPTIONS", {})
+    messages: list[CheckMessage] = []
+    if str(options.get("transaction_mode", "")).upper() not in (
+        "IMMEDIATE",
+        "EXCLUSIVE",
+    ):
+        messages.append(
+            Warning(
+                f"The SQLite database {alias!r} begins transactions as DEFERRED.",
+                hint=(
+                    "One that has read cannot become a writer while another "
+                    "writes: 'database is locked', whatever the timeout. Set "
+                    'OPTIONS = {"transaction_mode": "IMMEDIATE"}.'
+                ),
+                id=f"{LABEL}.W001",
+            )
+        )
+    if not re.search(r"journal_mode\s*=\s*wal", str(options.get("init_command")), re.I):
+        messages.append(
+            Warning(
+                f"The SQLite database {alias!r} is not set to write-ahead logging.",
+                hint=(
+                    "Readers and the writer block each other. Set OPTIONS = "
+                    '{"init_command": "PRAGMA journal_mode=WAL; '
+                    'PRAGMA synchronous=NORMAL;"}.'
+                ),
+                id=f"{LABEL}.W002",
+            )
+        )
+    name = str(config.get("NAME", ""))
+    if ":memory:" in name or "mode=memory" in name:
+        messages.append(
+            Warning(
+                f"The SQLite database {alias!r} is in memory.",
+                hint=(
+                    "Its threads lock each other out and other processes see "
+                    "another database. Give NAME a file."
+                ),
+                id=f"{LABEL}.W003",
+            )
+        )
+    return messages
+
+
+@register(Tags.database, LABEL)
+def check_router(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W006: the tables refer to each other and share transactions."""
+    alias = _alias()
+    if alias is None:
+        return []
+    apart = sorted(
+        model._meta.label
+        for model in apps.get_app_config(LABEL).get_models()
+        if not router.allow_migrate_model(alias, model)
+        or router.db_for_write(model) != alias
+    )
+    if not apart:
+        return []
+    return [
+        Warning(
+            f"A database router sends {', '.join(apart)} to another database "
+            f"than {alias!r}, which {conf.NAME}['DATABASE'] names.",
+            hint=(
+                "A reply, its stream and its turn commit in one transaction: "
+                f"route the whole app {LABEL!r} to {alias!r}."
+            ),
+            id=f"{LABEL}.W006",
+        )
+    ]
+
+
+@register(LABEL, deploy=True)
+def check_layer(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W004: without a layer between processes readers there poll."""
+    if _alias() is None:
+        return []
+    name = conf.get().CHANNEL_LAYER
+    layers: dict[str, Any] = getattr(settings, "CHANNEL_LAYERS", None) or {}
+    if name is None:
+        what = f"{conf.NAME}['CHANNEL_LAYER'] is None"
+    elif name not in layers:
+        what = f"CHANNEL_LAYERS has no {name!r}"
+    elif layers[name].get("BACKEND") == IN_MEMORY_LAYER:
+        what = f"The channel layer {name!r} is the in-memory one"
+    else:
+        return []
+    return [
+        Warning(
+            f"{what}: no hint reaches another process.",
+            hint=(
+                "Readers there see a chunk when they poll, up to "
+                f"{conf.get().POLL_MAX:g} s late. Install "
+                "django-streams[redis] and name a Redis layer."
+            ),
+            id=f"{LABEL}.W004",
+        )
+    ]
+
+
+@register(LABEL, deploy=True)
+def check_daphne(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W007: Daphne takes whatever it is given and keeps it in memory."""
+    if _alias() is None or not apps.is_installed("daphne"):
+        return []
+    pace = conf.get().SSE_PACE
+    if pace is None:
+        what = "Daphne buffers without bound for a client that does not read."
+        hint = (
+            f"{conf.NAME}['SSE_PACE'] is None, so one client can take the whole "
+            "stream's size of memory. Set a pace, or serve with uvicorn."
+        )
+    else:
+        what = f"Under Daphne a replay is paced at {pace} bytes a second."
+        hint = (
+            "Daphne has no back-pressure and would hold the whole replay for a "
+            "client that does not read. uvicorn pushes back and needs no pace; "
+            "silence this check if you have chosen."
+        )
+    return [Warning(what, hint=hint, id=f"{LABEL}.W007")]
