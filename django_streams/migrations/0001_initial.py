@@ -140,6 +140,7 @@ class Migration(migrations.Migration):
                 ('generation', models.BigIntegerField(default=0)),
                 ('stream', models.CharField(default='', max_length=256)),
                 ('message_id', models.CharField(default='', max_length=256)),
+                ('origin_ids', models.TextField(default='[]')),
                 ('user_key', models.CharField(default='', max_length=128)),
                 ('epoch', models.BigIntegerField(default=0)),
                 ('lease_seconds', models.FloatField(null=True)),

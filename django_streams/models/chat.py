@@ -83,6 +83,8 @@ class Turn(models.Model):
     stream = models.CharField(max_length=256, default="")
     """Public id of the turn's stream; not a foreign key: gc deletes logs first."""
     message_id = models.CharField(max_length=256, default="")
+    origin_ids = models.TextField(default="[]")
+    """JSON list of the ids of the user messages that this turn answers."""
     user_key = models.CharField(max_length=128, default="")
     epoch = models.BigIntegerField(default=0)
     lease_seconds = models.FloatField(null=True)

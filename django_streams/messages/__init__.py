@@ -1,0 +1,6 @@
+"""UI messages: pure functions of the chunks and the parts, without Django."""
+
+from .accumulator import Accumulator
+from .grammar import Grammar
+
+__all__ = ["Accumulator", "Grammar"]
