@@ -1,0 +1,92 @@
+# make demo      the chat in a browser, on SQLite, no key needed
+# make test      everything that can run here
+# make lint      style, types, imports, sizes, migrations, docs
+#
+# Both environments are made at the first call and kept up to date with
+# pyproject.toml. PYTHON=... chooses the interpreter.
+
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	2>/dev/null && { echo $$p; break; }; done)
+endif
+HOST ?= 127.0.0.1
+PORT ?= 8000
+VENV := .venv
+DEMO := .venv-demo
+PIP  := -m pip --disable-pip-version-check install --quiet
+
+# The demo brings a package only where the environment asks for what needs it.
+EXTRAS := daphne
+ifneq ($(OPENAI_API_KEY)$(OPENAI_BASE_URL),)
+EXTRAS := $(EXTRAS),openai
+endif
+ifneq ($(REDIS_URL),)
+EXTRAS := $(EXTRAS),redis
+endif
+ifeq ($(DEMO_DATABASE),postgresql)
+EXTRAS := $(EXTRAS),postgresql
+endif
+comma := ,
+DEMO_READY := $(DEMO)/.ready-$(subst $(comma),-,$(EXTRAS))
+
+.PHONY: demo test test-main test-matrix lint docs coverage clean python
+
+demo: $(DEMO_READY)
+	@$(DEMO)/bin/python manage.py migrate --verbosity 0
+	@echo
+	@echo "  The chat is at http://$(HOST):$(PORT)/ (Ctrl-C ends it, PORT=... moves it)"
+	@echo
+	@exec $(DEMO)/bin/python -m daphne -b $(HOST) -p $(PORT) -v 1 \
+		demo_project.asgi:application
+
+test: test-main test-matrix
+
+test-main: $(VENV)/.ready
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+# Unit and contract tests on the other supported pairs of Python and Django.
+test-matrix: $(VENV)/.ready
+	$(VENV)/bin/python tests/matrix.py
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+	$(VENV)/bin/python -m tests.sizes
+	$(VENV)/bin/python manage.py makemigrations --check --dry-run
+	$(VENV)/bin/python -W error manage.py check
+	@$(MAKE) --no-print-directory docs
+
+docs: $(VENV)/.ready
+	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
+
+coverage: $(VENV)/.ready
+	$(VENV)/bin/python -m pytest --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+
+clean:
+	rm -rf build dist .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache \
+		.import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.ready: pyproject.toml | python
+	@echo "Installing what the tests need into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+$(DEMO_READY): pyproject.toml | python
+	@echo "Installing what the demo needs into $(DEMO) ..."
+	@$(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python $(PIP) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+python:
+	@[ -n "$(PYTHON)" ] || { \
+		echo "This needs Python 3.11 or newer with its venv and ensurepip modules."; \
+		echo "Found: $$(python3 --version 2>&1 || true)"; \
+		echo "Install it (Debian: apt-get install python3 python3-venv), or say"; \
+		echo "  make PYTHON=/path/to/python3"; \
+		exit 1; }

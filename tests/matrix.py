@@ -1,0 +1,127 @@
+"""Unit and contract tests on every supported pair of Python and Django.
+
+Run by ``make test`` after the main suite. Each pair has an environment of its
+own, kept between runs. A pair whose interpreter is not on this machine is
+skipped with one line; with ``CI=true`` or ``REQUIRE_ALL=1`` that is a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITES = ("tests/unit", "tests/contract")
+
+
+@dataclass(frozen=True)
+class Pair:
+    python: str
+    django: str
+
+    @property
+    def name(self) -> str:
+        return f"Python {self.python} with Django {self.django}"
+
+    @property
+    def venv(self) -> Path:
+        return ROOT / f".venv-{self.python}"
+
+
+PAIRS = (Pair("3.11", "5.2"), Pair("3.12", "6.0"), Pair("3.13", "6.1"))
+
+
+def main() -> int:
+    required = (
+        os.environ.get("REQUIRE_ALL", "") not in ("", "0")
+        or os.environ.get("CI", "").lower() == "true"
+    )
+    failed = []
+    for pair in PAIRS:
+        if pair == running():
+            # The main suite has just run these tests on this pair.
+            continue
+        interpreter = find(pair.python)
+        if interpreter is None:
+            print(f"skipped {pair.name}: no python{pair.python} found", flush=True)
+            if required:
+                failed.append(pair.name)
+            continue
+        print(f"{pair.name}:", flush=True)
+        prepare(pair, interpreter)
+        command = [pair.venv / "bin/python", "-m", "pytest", "-q", *SUITES]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+            failed.append(pair.name)
+    for name in failed:
+        print(f"failed: {name}", flush=True)
+    return 1 if failed else 0
+
+
+def running() -> Pair:
+    """The pair this script was started on."""
+    import django
+
+    return Pair(
+        f"{sys.version_info.major}.{sys.version_info.minor}",
+        f"{django.VERSION[0]}.{django.VERSION[1]}",
+    )
+
+
+def find(version: str) -> Path | None:
+    """A working interpreter of *version*: on PATH, or one that pyenv keeps.
+
+    pyenv puts a ``python3.12`` on PATH that only tells how to choose it, so a
+    name is not enough: it has to run.
+    """
+    candidates: list[Path] = []
+    if on_path := shutil.which(f"python{version}"):
+        candidates.append(Path(on_path))
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates += sorted(
+        (pyenv / "versions").glob(f"{version}.*/bin/python"),
+        key=lambda path: [int(n) for n in re.findall(r"\d+", path.parts[-3])],
+        reverse=True,
+    )
+    question = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    for candidate in candidates:
+        answer = subprocess.run(
+            [candidate, "-c", question], capture_output=True, text=True, check=False
+        )
+        if answer.returncode == 0 and answer.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def prepare(pair: Pair, interpreter: Path) -> None:
+    """Make the pair's environment, unless it fits pyproject.toml already."""
+    wanted = hashlib.blake2b(
+        (ROOT / "pyproject.toml").read_bytes() + pair.django.encode(), digest_size=16
+    ).hexdigest()
+    stamp = pair.venv / ".ready"
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    subprocess.run([interpreter, "-m", "venv", pair.venv], check=True)
+    install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run(
+        [
+            pair.venv / "bin/python",
+            *install,
+            "--upgrade",
+            "--editable",
+            ".[test]",
+            f"django=={pair.django}.*",
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    stamp.write_text(wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
