@@ -1,0 +1,497 @@
+/**
+ * A conversation with an agent over a connection that may break.
+ *
+ *     import { ChatConnection } from "./chat.js";
+ *     const chat = new ChatConnection({ path: "/agents/support-agent/room1" });
+ *     chat.addEventListener("change", () => show(chat.messages, chat.status));
+ *     chat.open();
+ *     chat.send("Hello");
+ *
+ * Needs no page: it keeps the transcript, finds a running reply again after a
+ * reload or a lost connection, applies each chunk once, and hands over what was
+ * written while there was no connection. Events: "change" (something new to
+ * show), "connection" (see {@link ChatConnection#connection}), "resumed" (the
+ * connection is back) and "ended" (`detail`: the turn that ended).
+ */
+
+import { newId, newUuid } from "./ids.js";
+import { ReconnectingSocket } from "./socket.js";
+import { Transcript } from "./transcript.js";
+
+export { messageText } from "./message.js";
+
+const PROBE_TIMEOUT = 5000;
+/** A running turn is asked about after this long without a frame. */
+const QUIET = 30_000;
+/** A page that comes back to the front asks after this long without one. */
+const STALE = 10_000;
+/** A submission that this many connections swallowed without a sign is given up. */
+const MAX_TRIES = 5;
+const STORAGE_PREFIX = "django_streams.unsent:";
+
+export class ChatConnection extends EventTarget {
+  /** "closed", "connecting", "open", "reconnecting" or "refused". */
+  connection = "closed";
+  /** Why the server refused this page: `{ code, reason }`. */
+  refusal = null;
+
+  #transcript = new Transcript();
+  #options;
+  #pageId = newUuid();
+  #socket;
+  /** The probe that waits for its answer: `{ id, sent, barrier, timer, heard }`. */
+  #probe = null;
+  /** Whether this connection has told what is going on; submissions wait for it. */
+  #ready = false;
+  #everReady = false;
+  /** Requests whose replay was asked for on this connection and is not over. */
+  #acknowledged = new Set();
+  /** Submissions and probes handed over so far. */
+  #handed = 0;
+  #clearing = false;
+  #quiet = null;
+  #heardAt = 0;
+  #wake = () => this.#awake();
+
+  /**
+   * `path`: of the conversation, `/agents/<agent>/<name>`; `origin`: of the
+   * server; `query`: added to both URLs; `body`: custom keys of each
+   * submission (an object or a function); `resume`: false leaves running
+   * replies alone; `storage`: a Web Storage that keeps what was not sent over a
+   * reload. The rest is for tests.
+   */
+  constructor({
+    path,
+    origin = globalThis.location?.origin,
+    query = {},
+    body = {},
+    resume = true,
+    storage = null,
+    fetch = globalThis.fetch?.bind(globalThis),
+    clock = globalThis,
+    now = () => performance.now(),
+    ...socket
+  }) {
+    super();
+    this.#options = { path, origin, query, body, resume, storage, fetch, clock, now };
+    this.#socket = new ReconnectingSocket({
+      url: () => this.#url("", { _pk: this.#pageId }).replace(/^http/, "ws"),
+      onopen: () => this.#opened(),
+      onmessage: (text) => this.#receive(text),
+      ondrop: () => this.#dropped(),
+      onrefuse: (refusal) => this.#refused(refusal),
+      clock,
+      ...socket,
+    });
+  }
+
+  /** UIMessages to show, oldest first; the running reply among them. */
+  get messages() {
+    return this.#transcript.messages;
+  }
+
+  /** "ready", "submitted", "streaming" or "error". */
+  get status() {
+    return this.#transcript.status;
+  }
+
+  /** Whether a reply is on its way of which there is nothing to see yet. */
+  get thinking() {
+    return this.#transcript.thinking;
+  }
+
+  /** Text of the last failure, or null. */
+  get error() {
+    return this.#transcript.error?.text ?? null;
+  }
+
+  /** Whether an interrupted reply is being taken up again by the server. */
+  get recovering() {
+    return this.#transcript.recovering;
+  }
+
+  /** Ids of the messages that are being written. */
+  get writing() {
+    return this.#transcript.writing();
+  }
+
+  /** Ids of the user's messages that wait for a connection. */
+  get unsent() {
+    const waiting = this.#transcript.unconfirmed();
+    const users = waiting.filter(({ state, user }) => state === "unsent" && user);
+    return new Set(users.map(({ user }) => user.id));
+  }
+
+  /** Load the history, connect, and stay connected until {@link close}. */
+  open() {
+    this.#restore();
+    globalThis.addEventListener?.("online", this.#wake);
+    globalThis.document?.addEventListener("visibilitychange", this.#wake);
+    this.#setConnection("connecting");
+    this.#socket.open();
+    this.#refresh();
+  }
+
+  close() {
+    globalThis.removeEventListener?.("online", this.#wake);
+    globalThis.document?.removeEventListener("visibilitychange", this.#wake);
+    this.#leave();
+    this.#socket.close();
+    this.#setConnection("closed");
+  }
+
+  /**
+   * Ask something: a string or a list of message parts. Shown at once, sent as
+   * soon as there is a connection, and run once however often it is sent.
+   * Returns the request id.
+   */
+  send(content, { body = null } = {}) {
+    const parts =
+      typeof content === "string" ? [{ type: "text", text: content }] : content;
+    const user = { id: newId(16), role: "user", parts };
+    return this.#ask({ user, trigger: "submit-message", body });
+  }
+
+  /** Have the last question answered anew; what followed it is dropped. */
+  regenerate({ body = null } = {}) {
+    const question = this.messages.findLast(({ role }) => role === "user");
+    if (!question) return null;
+    const anchor = question.id;
+    return this.#ask({ anchor, trigger: "regenerate-message", body, cut: true });
+  }
+
+  /**
+   * Stop the reply that is being written; if there is none, what waits for one.
+   * Returns the user's messages that were not sent and are not shown any more.
+   */
+  stop() {
+    const live = this.#transcript.live();
+    const written = live.filter(
+      ({ state }) => state === "streaming" || state === "offered",
+    );
+    const withdrawn = [];
+    for (const turn of written.length > 0 ? written : live) {
+      turn.cancelled = true;
+      if (this.#ready) this.#cancel(turn);
+    }
+    if (live.length === 0) {
+      for (const turn of this.#transcript.unconfirmed()) {
+        this.#transcript.withdraw(turn);
+        if (turn.user) withdrawn.push(turn.user);
+      }
+    }
+    this.#changed();
+    return withdrawn;
+  }
+
+  /** Empty the conversation, here and for everyone. */
+  clear() {
+    this.#transcript.clear();
+    this.#clearing = true;
+    if (this.#ready) this.#sendClear();
+    this.#changed();
+  }
+
+  #ask(question) {
+    const turn = this.#transcript.ask(newId(8), question);
+    if (this.#ready) this.#hand(turn);
+    this.#changed();
+    return turn.id;
+  }
+
+  // What goes out ---------------------------------------------------------
+
+  #send(frame) {
+    return this.#socket.send(JSON.stringify(frame));
+  }
+
+  #hand(turn) {
+    if (turn.tries >= MAX_TRIES) {
+      this.#transcript.fail(turn, "");
+      return;
+    }
+    const { body: common } = this.#options;
+    const body = {
+      messages: this.#transcript.submission(turn),
+      trigger: turn.trigger,
+      ...(typeof common === "function" ? common() : common),
+      ...turn.body,
+    };
+    turn.tries += 1;
+    turn.sentAs = this.#handed += 1;
+    turn.state = "sent";
+    this.#send({
+      type: "cf_agent_use_chat_request",
+      id: turn.id,
+      init: { method: "POST", body: JSON.stringify(body) },
+    });
+    this.#listenForSilence();
+  }
+
+  #cancel({ id }) {
+    this.#send({ type: "cf_agent_chat_request_cancel", id });
+  }
+
+  /** The answer to the probe behind the clear tells that it was carried out. */
+  #sendClear() {
+    this.#send({ type: "cf_agent_chat_clear" });
+    this.#sendProbe({ barrier: true });
+  }
+
+  /** Ask what is going on; the server answers at once. */
+  #sendProbe({ barrier = false } = {}) {
+    if (!this.#socket.isOpen) return;
+    this.#endProbe();
+    const { clock } = this.#options;
+    const probe = { id: newId(8), sent: (this.#handed += 1), barrier, heard: false };
+    probe.timer = clock.setTimeout(() => this.#unanswered(), PROBE_TIMEOUT);
+    this.#probe = probe;
+    this.#send({ type: "cf_agent_stream_resume_request", probeId: probe.id });
+  }
+
+  #endProbe() {
+    this.#options.clock.clearTimeout(this.#probe?.timer);
+    this.#probe = null;
+  }
+
+  #unanswered() {
+    const { heard } = this.#probe;
+    this.#endProbe();
+    // A server that knows no probes is served all the same; one that has
+    // answered before and is silent now is not there any more.
+    if (!this.#ready) this.#becomeReady();
+    else if (!heard) this.#socket.replace();
+  }
+
+  /** The connection has told what is going on: hand over what waited for that. */
+  #becomeReady() {
+    if (this.#ready) return;
+    this.#ready = true;
+    if (this.#clearing) this.#sendClear();
+    for (const turn of this.#transcript.live()) {
+      if (turn.cancelled) this.#cancel(turn);
+    }
+    for (const turn of this.#transcript.unconfirmed()) {
+      if (turn.state === "unsent") this.#hand(turn);
+    }
+    if (this.#everReady) this.dispatchEvent(new Event("resumed"));
+    this.#everReady = true;
+  }
+
+  // The connection --------------------------------------------------------
+
+  #opened() {
+    this.#setConnection("open");
+    if (this.#options.resume) this.#sendProbe();
+    else this.#becomeReady();
+    this.#changed();
+  }
+
+  #dropped() {
+    this.#leave();
+    this.#setConnection(this.#everReady ? "reconnecting" : "connecting");
+    this.#changed();
+  }
+
+  #refused(refusal) {
+    this.#leave();
+    this.refusal = refusal;
+    this.#setConnection("refused");
+    this.#changed();
+  }
+
+  #leave() {
+    this.#endProbe();
+    this.#options.clock.clearTimeout(this.#quiet);
+    this.#ready = false;
+    this.#acknowledged.clear();
+    this.#transcript.dropped();
+  }
+
+  #setConnection(connection) {
+    if (this.connection === connection) return;
+    this.connection = connection;
+    this.dispatchEvent(new Event("connection"));
+  }
+
+  /** The machine or the page came back: the connection may be dead by now. */
+  #awake() {
+    if (globalThis.document?.visibilityState === "hidden") return;
+    if (!this.#socket.isOpen) this.#socket.hurry();
+    else if (this.#options.now() - this.#heardAt > STALE) this.#sendProbe();
+  }
+
+  #listenForSilence() {
+    const { clock, resume } = this.#options;
+    clock.clearTimeout(this.#quiet);
+    if (!resume || this.#transcript.live().length === 0) return;
+    this.#quiet = clock.setTimeout(() => this.#sendProbe(), QUIET);
+  }
+
+  // What comes in ---------------------------------------------------------
+
+  #receive(text) {
+    let frame;
+    try {
+      frame = JSON.parse(text);
+    } catch {
+      return;
+    }
+    this.#heardAt = this.#options.now();
+    if (this.#probe) this.#probe.heard = true;
+    const shown = this.#handle(frame);
+    this.#listenForSilence();
+    if (shown) this.#changed();
+  }
+
+  /** Returns whether there is something new to show. */
+  #handle(frame) {
+    const transcript = this.#transcript;
+    switch (frame?.type) {
+      case "cf_agent_use_chat_response":
+        return this.#response(frame);
+      case "cf_agent_chat_messages":
+        if (Array.isArray(frame.messages)) transcript.replace(frame.messages);
+        return true;
+      case "cf_agent_stream_resuming":
+        return this.#offered(frame);
+      case "cf_agent_stream_pending":
+        transcript.pending(frame.id);
+        this.#answered(frame);
+        return true;
+      case "cf_agent_stream_resume_none":
+        return this.#nothingRuns(frame);
+      case "cf_agent_message_updated":
+        transcript.update(frame.message);
+        return true;
+      case "cf_agent_chat_clear":
+        transcript.cleared();
+        return true;
+      case "cf_agent_chat_recovering":
+        transcript.recovering = frame.recovering === true;
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  #response(frame) {
+    const { changed, gap, ended, bare } = this.#transcript.response(frame);
+    if (frame.done || frame.error || frame.replayComplete) {
+      this.#acknowledged.delete(frame.id);
+    }
+    if (gap) this.#sendProbe();
+    if (bare) this.#refresh();
+    if (ended) this.dispatchEvent(new CustomEvent("ended", { detail: ended }));
+    return changed === true;
+  }
+
+  /** A running reply is offered: have it replayed, once for each offer. */
+  #offered(frame) {
+    const probe = this.#answered(frame);
+    if (probe && this.#transcript.only(frame.id, probe.sent)) this.#refresh();
+    if (!this.#options.resume || this.#acknowledged.has(frame.id)) return false;
+    this.#acknowledged.add(frame.id);
+    this.#transcript.expectReplay(frame.id);
+    this.#send({ type: "cf_agent_stream_resume_ack", id: frame.id });
+    return false;
+  }
+
+  #nothingRuns(frame) {
+    if (frame.probeId === undefined && frame.reason === undefined) {
+      this.#transcript.release();
+      this.#becomeReady();
+      return true;
+    }
+    const probe = this.#answered(frame);
+    if (probe && frame.reason !== "continuation-owned") {
+      if (this.#transcript.idle(probe.sent)) this.#refresh();
+      // A submission that the server has no sign of is handed over again.
+      for (const turn of this.#transcript.unconfirmed()) {
+        if (turn.state === "unsent") this.#hand(turn);
+      }
+    }
+    return true;
+  }
+
+  /** Returns the probe that a frame answers, or null. */
+  #answered({ probeId }) {
+    const probe = this.#probe;
+    if (!probe) return null;
+    const matches = probeId === probe.id || (probeId === undefined && !probe.barrier);
+    if (!matches) return null;
+    this.#endProbe();
+    if (probe.barrier) {
+      this.#clearing = false;
+      this.#transcript.listen();
+    }
+    this.#becomeReady();
+    return probe;
+  }
+
+  // Beside the socket -----------------------------------------------------
+
+  #url(tail, extra = {}) {
+    const { path, origin, query } = this.#options;
+    const url = new URL(path + tail, origin);
+    for (const [key, value] of Object.entries({ ...extra, ...query })) {
+      if (value !== null && value !== undefined) url.searchParams.set(key, value);
+    }
+    return url.href;
+  }
+
+  /** Ask for the stored messages; a later word over the socket counts more. */
+  async #refresh() {
+    const { fetch } = this.#options;
+    const since = this.#transcript.version;
+    let messages;
+    try {
+      const response = await fetch(this.#url("/get-messages"), {
+        credentials: "same-origin",
+        headers: { accept: "application/json" },
+      });
+      if (!response.ok) return;
+      messages = await response.json();
+    } catch {
+      return;
+    }
+    if (Array.isArray(messages) && this.#transcript.merge(messages, since)) {
+      this.#changed();
+    }
+  }
+
+  #changed() {
+    this.#keep();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #keep() {
+    const { storage, path } = this.#options;
+    if (!storage) return;
+    const unsent = this.#transcript
+      .unconfirmed()
+      .filter(({ user }) => user !== null)
+      .map(({ id, user, body }) => ({ id, user, body }));
+    const key = STORAGE_PREFIX + path;
+    try {
+      if (unsent.length > 0) storage.setItem(key, JSON.stringify(unsent));
+      else if (storage.getItem(key) !== null) storage.removeItem(key);
+    } catch {
+      // Full or forbidden: what was typed is then kept by this page alone.
+    }
+  }
+
+  #restore() {
+    const { storage, path } = this.#options;
+    let unsent;
+    try {
+      unsent = JSON.parse(storage?.getItem(STORAGE_PREFIX + path) ?? "[]");
+    } catch {
+      return;
+    }
+    for (const { id, user, body } of unsent) {
+      if (this.#transcript.turns.has(id)) continue;
+      this.#transcript.ask(id, { user, body, trigger: "submit-message" });
+    }
+  }
+}
