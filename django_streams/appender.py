@@ -1,0 +1,194 @@
+"""The writing end of one log: where the next chunk goes, and what became of
+the last one.
+
+Synchronous, on whatever thread calls; the doors are the writer's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from . import conf, ids
+from .commit import store_entry, store_entry_again
+from .exceptions import StreamCancelledError, StreamUnavailableError
+from .signals import stream_deleted, stream_settled
+from .store.base import Append, Opened, Settle, StreamStore
+from .store.retry import persist
+from .types import StreamState
+from .wake.base import Waker
+
+logger = logging.getLogger("django_streams.writer")
+
+Commit = Callable[[], object]
+
+
+class _CommitRaised(Exception):
+    """Carries what the caller's commit raised past the retry."""
+
+
+class Appender:
+    """All state that writes depend on; each method runs under one mutex."""
+
+    def __init__(
+        self,
+        store: StreamStore,
+        waker: Waker,
+        stream_id: str,
+        opened: Opened,
+        sender: type,
+    ) -> None:
+        self.store = store
+        self.stream_id = stream_id
+        self.key = ids.stream_key(stream_id)
+        self.pk = opened.pk
+        self.epoch = opened.epoch
+        self.cursor = opened.cursor
+        self.cancelled = opened.cancelled
+        self._waker = waker
+        self._sender = sender
+        self._token = ids.new_token()
+        self._unclear: Append | None = None
+        self._mutex = threading.RLock()
+        self._small_bytes = 0
+        self._rolling: Future[None] | None = None
+
+    def write(self, texts: Sequence[str]) -> int:
+        """Store *texts* together; the first one's seq."""
+        with self._mutex:
+            if not texts:
+                return self.cursor
+            if self._unclear is None:
+                return self._attempt(self._entry(texts), again=False)
+            # The last write ended without an answer. The same texts are its
+            # retry, and find out; others must know first where to begin.
+            lost, self._unclear = self._unclear, None
+            if tuple(texts[: len(lost.texts)]) == lost.texts:
+                seq = self._attempt(lost, again=True)
+                self.write(texts[len(lost.texts) :])
+                return seq
+            try:
+                if persist(self.store, lambda: self.store.appended(lost)):
+                    self._stored(lost, lost.expected)
+            except StreamUnavailableError:
+                self._unclear = lost
+                raise
+            return self._attempt(self._entry(texts), again=False)
+
+    def _entry(self, texts: Sequence[str]) -> Append:
+        return Append(
+            self.pk, self.stream_id, self.epoch, self.cursor, self._token, tuple(texts)
+        )
+
+    def _attempt(self, entry: Append, *, again: bool) -> int:
+        store = store_entry_again if again else store_entry
+        try:
+            seq = store(self.store, entry)
+        except StreamUnavailableError:
+            # Inside a transaction the outcome is clear: it is lost as a whole.
+            if not self.store.in_atomic():
+                self._unclear = entry
+            raise
+        except StreamCancelledError:
+            self.cancelled = True
+            raise
+        self._stored(entry, seq)
+        return seq
+
+    def _stored(self, entry: Append, seq: int) -> None:
+        self.cursor = seq + len(entry.texts)
+        self.store.on_commit(self._wake)
+        self._small_bytes += sum(map(len, entry.texts))
+        if self._small_bytes >= conf.get().BLOCK_BYTES:
+            self._small_bytes = 0
+            self.store.on_commit(self._rollup_in_background)
+
+    def _wake(self) -> None:
+        self._waker.wake(self.key)
+
+    # Blocks below this handle's own cursor are ones it knows to be stored, so
+    # merging them takes no token from a retry that still looks for it.
+
+    def _rollup(self) -> None:
+        try:
+            self.store.rollup(self.pk, self._token, self.cursor)
+        except Exception as error:
+            # The log is whole without it, and gc merges what is left small.
+            logger.info("blocks of %r not merged: %s", self.stream_id, error)
+            self.store.reset()
+
+    def _rollup_in_background(self) -> None:
+        if self._rolling is None or self._rolling.done():
+            self._rolling = self.store.submit(self._rollup)
+
+    def settle(
+        self,
+        state: StreamState,
+        error: str | None,
+        commit: Commit | None,
+        discard: bool,
+    ) -> bool:
+        """Settle once; whether this call did. See :meth:`StreamWriter.close`."""
+        request = Settle(
+            pk=self.pk,
+            stream_id=self.stream_id,
+            epoch=self.epoch,
+            token=ids.new_token(),
+            state=state,
+            error=error,
+            commit=None if commit is None else _guarded(commit),
+            discard=discard,
+        )
+        with self._mutex:
+            try:
+                first = persist(
+                    self.store,
+                    lambda: self.store.settle(request),
+                    lambda: self.store.settle_again(request),
+                    stream_id=self.stream_id,
+                )
+            except _CommitRaised as raised:
+                assert raised.__cause__ is not None
+                raise raised.__cause__ from None
+            if first:
+                self.store.on_commit(lambda: self._settled(request))
+            return first
+
+    def _settled(self, request: Settle) -> None:
+        self._wake()
+        stream_settled.send(
+            self._sender,
+            stream_id=self.stream_id,
+            state=request.state,
+            error=request.error,
+        )
+        if request.discard:
+            stream_deleted.send(self._sender, stream_id=self.stream_id)
+        else:
+            self._rollup()
+
+
+def check_commit(commit: Commit | None) -> None:
+    if commit is not None and inspect.iscoroutinefunction(commit):
+        raise TypeError(
+            "commit must be a synchronous callable, for it runs inside the "
+            "transaction that settles the stream; await your work before settling"
+        )
+
+
+def _guarded(commit: Commit) -> Commit:
+    """Tells the caller's failure from the database's: only the latter retries."""
+
+    def run() -> None:
+        try:
+            result = commit()
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError("commit returned a coroutine; it must be synchronous")
+        except Exception as error:
+            raise _CommitRaised from error
+
+    return run

@@ -1,0 +1,163 @@
+"""Keeps this process's writers: leases renewed, requests to stop heard.
+
+One daemon thread a process. It renews the lease of every registered writer
+each third of its length, and asks for all of them together, once per
+``POLL_MAX``, whether somebody asked their producers to stop. A wake only makes
+it ask sooner.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from . import conf, ids
+from .exceptions import StreamsError
+from .wake.base import Waker
+
+if TYPE_CHECKING:
+    from .writer import StreamWriter
+
+logger = logging.getLogger("django_streams.keeper")
+
+CONTROL_KEY = ids.hash_key("django_streams", "cancel")
+"""Woken by every request to stop; all keepers listen, requests are rare."""
+
+_RENEWALS_PER_LEASE = 3
+"""Two may be lost before a lease lapses."""
+
+_MOST_IDS = 500
+"""Ids in one query; SQLite takes 999 parameters on Django 5.2."""
+
+
+class Keeper:
+    """Writers are held weakly: one that is dropped lets its lease lapse."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writers: weakref.WeakSet[StreamWriter] = weakref.WeakSet()
+        self._due: weakref.WeakKeyDictionary[StreamWriter, float] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._poke = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._heard: weakref.WeakSet[Waker] = weakref.WeakSet()
+
+    def add(self, writer: StreamWriter, waker: Waker) -> None:
+        """Look after *writer* until it settles, is refused or is dropped."""
+        with self._lock:
+            self._writers.add(writer)
+            if writer.lease is not None and writer.renews:
+                self._due[writer] = time.monotonic() + self._interval(writer)
+            if waker not in self._heard:
+                self._heard.add(waker)
+                waker.listen(CONTROL_KEY, self._poke.set)
+            if writer.keeps and self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="django-streams-keeper", daemon=True
+                )
+                self._thread.start()
+        if writer.lease is not None:
+            self._poke.set()
+
+    def remove(self, writer: StreamWriter) -> None:
+        with self._lock:
+            self._writers.discard(writer)
+            self._due.pop(writer, None)
+
+    def cancelled_here(self, alias: str, key: str) -> None:
+        """Tell this process's writers of a stream without asking the database."""
+        with self._lock:
+            writers = list(self._writers)
+        for writer in writers:
+            if writer.key == key and writer.alias == alias:
+                writer.note_cancelled()
+
+    @staticmethod
+    def _interval(writer: StreamWriter) -> float:
+        assert writer.lease is not None
+        return writer.lease / _RENEWALS_PER_LEASE
+
+    def _run(self) -> None:
+        from django.db import connections
+
+        asked = 0.0
+        while True:
+            with self._lock:
+                kept = [writer for writer in self._writers if writer.keeps]
+                if not kept:
+                    # add() starts the next thread under this lock.
+                    self._thread = None
+                    break
+                due = min(self._due.values(), default=float("inf"))
+            now = time.monotonic()
+            wait = min(due, asked + conf.get().POLL_MAX) - now
+            del kept
+            poked = self._poke.wait(max(0.0, wait))
+            self._poke.clear()
+            now = time.monotonic()
+            if poked or now >= asked + conf.get().POLL_MAX:
+                self._ask()
+                asked = now
+            self._renew(now)
+        connections.close_all()
+
+    def _renew(self, now: float) -> None:
+        with self._lock:
+            late = [writer for writer, due in self._due.items() if due <= now]
+            for writer in late:
+                self._due[writer] = now + self._interval(writer)
+        for writer in late:
+            try:
+                writer.keep_alive()
+            except StreamsError as error:
+                # Fenced or closed: the producer hears it at its next append.
+                logger.info("lease of %r not renewed: %s", writer.stream_id, error)
+                self.remove(writer)
+            except Exception as error:
+                # One failed renewal must not hold up those of other streams, so
+                # it is not retried here: the next one is due soon.
+                logger.warning("lease of %r not renewed: %s", writer.stream_id, error)
+
+    def _ask(self) -> None:
+        with self._lock:
+            writers = [w for w in self._writers if w.keeps and not w.cancelled]
+        for alias in {writer.alias for writer in writers}:
+            here = [writer for writer in writers if writer.alias == alias]
+            for start in range(0, len(here), _MOST_IDS):
+                some = here[start : start + _MOST_IDS]
+                try:
+                    stopped = some[0].ask_cancelled([writer.pk for writer in some])
+                except Exception as error:
+                    logger.warning("could not ask who must stop: %s", error)
+                    continue
+                for writer in some:
+                    if writer.pk in stopped:
+                        writer.note_cancelled()
+
+
+_keeper: Keeper | None = None
+_keeper_lock = threading.Lock()
+
+
+def get_keeper() -> Keeper:
+    """This process's keeper; a forked child gets its own, without writers."""
+    global _keeper
+    with _keeper_lock:
+        if _keeper is None:
+            _keeper = Keeper()
+        return _keeper
+
+
+def _forget() -> None:
+    # The parent's writers are the parent's to keep alive, not the child's.
+    global _keeper, _keeper_lock
+    _keeper = None
+    _keeper_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

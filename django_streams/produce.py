@@ -1,0 +1,135 @@
+"""Producers that run in the background of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import threading
+from collections.abc import AsyncIterable, Coroutine, Iterable
+from contextlib import aclosing
+from typing import Any, cast
+
+from asgiref.sync import AsyncToSync
+
+from .exceptions import StreamCancelledError, StreamsError
+from .types import Json
+from .writer import StreamWriter
+
+logger = logging.getLogger("django_streams.produce")
+
+# The loop holds its tasks weakly; these would otherwise vanish in mid-reply.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def start_producer(
+    writer: StreamWriter,
+    chunks: Iterable[Json] | AsyncIterable[Json],
+    *,
+    on_this_loop: bool,
+) -> None:
+    """Push everything *chunks* yields to *writer* and settle it; returns at once.
+
+    A sync iterable gets a thread. An async one runs as a task on the running
+    loop, unless that loop ends with the current call (``async_to_sync``, the
+    sync test client): then, and without a loop, on the process's own.
+    """
+    if isinstance(chunks, AsyncIterable):
+        work = _pump_async(writer, chunks)
+        if on_this_loop and getattr(AsyncToSync.executors, "current", None) is None:
+            _spawn(work)
+        else:
+            background_loop().call_soon_threadsafe(_spawn, work)
+        return
+    if not isinstance(chunks, Iterable):
+        raise TypeError(
+            "produce() takes an iterable or async iterable of chunks, not "
+            f"{type(chunks).__name__}; call the generator function first"
+        )
+    threading.Thread(
+        target=contextvars.Context().run,
+        args=(_pump, writer, chunks),
+        name="django-streams-producer",
+        daemon=True,
+    ).start()
+
+
+def _spawn(work: Coroutine[Any, Any, None]) -> None:
+    # A context of its own: the request's would tie it to the request's thread.
+    task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+async def _pump_async(writer: StreamWriter, chunks: AsyncIterable[Json]) -> None:
+    try:
+        async with writer:
+            iterator = chunks.__aiter__()
+            if hasattr(iterator, "aclose"):
+                async with aclosing(cast(Any, iterator)) as generator:
+                    async for chunk in generator:
+                        await _push(writer, chunk)
+            else:
+                async for chunk in iterator:
+                    await _push(writer, chunk)
+    except Exception as error:
+        _ended(writer, error)
+
+
+async def _push(writer: StreamWriter, chunk: Json) -> None:
+    _check_cancelled(writer)
+    await writer.apush(chunk)
+
+
+def _pump(writer: StreamWriter, chunks: Iterable[Json]) -> None:
+    from django.db import connections
+
+    try:
+        with writer:
+            for chunk in chunks:
+                _check_cancelled(writer)
+                writer.push(chunk)
+    except Exception as error:
+        _ended(writer, error)
+    finally:
+        connections.close_all()
+
+
+def _check_cancelled(writer: StreamWriter) -> None:
+    if writer.cancelled:
+        raise StreamCancelledError(
+            f'the producer of stream "{writer.stream_id}" was asked to stop',
+            stream_id=writer.stream_id,
+        )
+
+
+def _ended(writer: StreamWriter, error: Exception) -> None:
+    """The writer has settled the stream and logged what is not ours."""
+    if isinstance(error, StreamsError):
+        logger.info("producer of %r ended: %s", writer.stream_id, error)
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_lock = threading.Lock()
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The process's own loop, on a daemon thread, made at first use."""
+    global _loop
+    with _loop_lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(
+                target=_loop.run_forever, name="django-streams-loop", daemon=True
+            ).start()
+        return _loop
+
+
+def _forget() -> None:
+    global _loop, _loop_lock
+    _loop = None
+    _loop_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,191 @@
+"""Drives a reader's state machine: subscribe, then read, then wait.
+
+The two drivers differ in how they call the store and how they wait, and in
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+
+from . import codec, conf, ids
+from .exceptions import StreamNotFoundError
+from .pairs import refuse_running_loop
+from .store.base import Page, StreamStore, deleted
+from .store.retry import persist
+from .tail import Act, Tail
+from .types import StreamChunk
+from .wake.base import Waker
+
+UpToDate = Callable[[], object]
+
+_STOP_CHECK = 0.1
+"""How late a sync reader may notice that its stop event is set."""
+
+
+class Follower:
+    """One reader of one stream, from *start* to the end."""
+
+    def __init__(
+        self,
+        store: StreamStore,
+        waker: Waker,
+        stream_id: str,
+        *,
+        start: int,
+        batch_size: int,
+        on_up_to_date: UpToDate | None,
+        raw: bool,
+    ) -> None:
+        self._store = store
+        self._waker = waker
+        self._stream_id = stream_id
+        self._key = ids.stream_key(stream_id)
+        self._raw = raw
+        self._on_up_to_date = on_up_to_date
+        self._tail = Tail(start, batch_size, conf.get().PAGE_BYTES)
+        self._pause = conf.get().POLL_MIN
+        self._pk = 0
+
+    # The drivers
+
+    def batches(
+        self, stop: threading.Event | None, timeout: float | None
+    ) -> Generator[list[StreamChunk], None, None]:
+        refuse_running_loop("read", "aread")
+        self._find()
+        woken = threading.Event()
+        unlisten = self._waker.listen(self._key, woken.set)
+        try:
+            news = time.monotonic()
+            while not (stop is not None and stop.is_set()):
+                match self._tail.decide():
+                    case Act.FETCH:
+                        woken.clear()
+                        if self._fetch():
+                            news = time.monotonic()
+                    case Act.DELIVER:
+                        yield self._take()
+                        news = time.monotonic()
+                    case Act.UP_TO_DATE:
+                        self._tell()
+                    case Act.WAIT:
+                        left = None if timeout is None else news + timeout
+                        self._wait(woken, stop, left)
+                    case Act.FINISH:
+                        return
+        finally:
+            unlisten()
+
+    async def abatches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        await self._store.run(self._find)
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(woken.set)
+
+        unlisten = self._waker.listen(self._key, wake)
+        try:
+            while True:
+                match self._tail.decide():
+                    case Act.FETCH:
+                        woken.clear()
+                        await self._store.run(self._fetch)
+                    case Act.DELIVER:
+                        yield self._take()
+                    case Act.UP_TO_DATE:
+                        self._tell()
+                    case Act.WAIT:
+                        try:
+                            async with asyncio.timeout(self._next_pause()):
+                                await woken.wait()
+                        except TimeoutError:
+                            pass
+                        self._tail.look_again()
+                    case Act.FINISH:
+                        return
+        finally:
+            unlisten()
+
+    # The steps
+
+    def _find(self) -> None:
+        head = persist(
+            self._store,
+            lambda: self._store.head(self._key),
+            stream_id=self._stream_id,
+        )
+        if head is None:
+            raise StreamNotFoundError(
+                f'Stream "{self._stream_id}" does not exist. Open it before reading, '
+                "or use status() to probe for existence.",
+                stream_id=self._stream_id,
+            )
+        # The row, not the id: an id that is created again is another stream.
+        self._pk = head.pk
+
+    def _fetch(self) -> bool:
+        """Read a page into the tail; whether it brought anything."""
+        page = self._page()
+        if page.head.lapsed and self._store.settle_lapsed(self._pk, page.head.epoch):
+            self._waker.wake(self._key)
+            page = self._page()
+        self._tail.feed(page.texts, page.head.cursor, page.head.state.settled)
+        if page.texts:
+            self._pause = conf.get().POLL_MIN
+        return bool(page.texts)
+
+    def _page(self) -> Page:
+        page = persist(
+            self._store,
+            lambda: self._store.page(
+                self._pk, self._tail.fetch_from, conf.get().PAGE_BYTES
+            ),
+            stream_id=self._stream_id,
+        )
+        if page is None:
+            raise deleted(self._stream_id)
+        return page
+
+    def _take(self) -> list[StreamChunk]:
+        return [
+            StreamChunk(seq, text if self._raw else codec.decode(text))
+            for seq, text in self._tail.take()
+        ]
+
+    def _tell(self) -> None:
+        self._tail.told()
+        if self._on_up_to_date is not None:
+            self._on_up_to_date()
+
+    def _next_pause(self) -> float:
+        pause = self._pause
+        self._pause = min(pause * 2, conf.get().POLL_MAX)
+        return pause
+
+    def _wait(
+        self,
+        woken: threading.Event,
+        stop: threading.Event | None,
+        until: float | None,
+    ) -> None:
+        poll = time.monotonic() + self._next_pause()
+        while True:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                raise TimeoutError(
+                    f'no news of stream "{self._stream_id}" within the timeout'
+                )
+            pause = poll - now if until is None else min(poll, until) - now
+            if stop is not None:
+                pause = min(pause, _STOP_CHECK)
+            if woken.wait(max(0.0, pause)) or time.monotonic() >= poll:
+                break
+            if stop is not None and stop.is_set():
+                return
+        self._tail.look_again()

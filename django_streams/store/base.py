@@ -1,0 +1,258 @@
+"""What a store must do. One contract suite runs over all of them.
+
+All methods are synchronous. They raise our own errors for what the spec
+refuses, and the driver's errors for what went wrong underneath; whether such
+an error may be retried is :meth:`StreamStore.transient`'s to say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from ..exceptions import (
+    StreamClosedError,
+    StreamConflictError,
+    StreamFencedError,
+    StreamsError,
+)
+from ..types import OnLapse, StreamState, StreamStatus
+
+R = TypeVar("R")
+
+INTERRUPTED = "interrupted"
+"""Reason of a stream whose producer vanished."""
+
+CANCELLED = "cancelled"
+"""Reason of a stream whose producer was asked to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    stream_id: str
+    key: str
+    tag: str | None
+    tag_key: str
+    metadata: str | None
+    owner_key: str
+    lease: float | None
+    on_lapse: OnLapse
+    takeover: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    pk: int
+    cursor: int
+    epoch: int
+    created: bool
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Chunks to be stored together at ``expected``, or not at all."""
+
+    pk: int
+    stream_id: str
+    epoch: int
+    expected: int
+    token: int
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    pk: int
+    stream_id: str
+    epoch: int
+    token: int
+    state: StreamState
+    error: str | None
+    commit: Callable[[], object] | None = None
+    discard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A stream's row as a follower needs it."""
+
+    pk: int
+    state: StreamState
+    cursor: int
+    epoch: int
+    lapsed: bool
+    """The lease ended more than one lease ago, and followers may settle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Texts from the asked position on, and the head of the same snapshot."""
+
+    head: Head
+    texts: Sequence[str]
+
+
+class StreamStore(ABC):
+    """Rows and blocks of one database. Safe to share between threads."""
+
+    vendor: ClassVar[str]
+
+    single_connection: bool = False
+    """Everything runs on the caller's connection; nothing in the background."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    # Doors
+
+    @abstractmethod
+    async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        """Await *work* off the event loop. Cancelled: it may still complete."""
+
+    @abstractmethod
+    def submit(self, work: Callable[[], R]) -> Future[R]:
+        """Run *work* in the background."""
+
+    @abstractmethod
+    def in_atomic(self) -> bool:
+        """Whether the caller has a transaction open on this database."""
+
+    @abstractmethod
+    def atomic(self) -> AbstractContextManager[None]:
+        """A transaction, or a savepoint inside the caller's."""
+
+    @abstractmethod
+    def on_commit(self, work: Callable[[], object]) -> None:
+        """Run *work* once the caller's transaction commits, or at once."""
+
+    @abstractmethod
+    def transient(self, error: Exception) -> bool:
+        """Whether trying again, on a new connection, may help."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> StreamsError | None:
+        """Our error for a failure inside the caller's transaction, if we know."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Drop this thread's connection, so that the next call makes a new one."""
+
+    # Writing
+
+    @abstractmethod
+    def open(self, request: OpenRequest) -> Opened: ...
+
+    @abstractmethod
+    def append(self, entry: Append) -> int:
+        """Store the chunks; the first one's seq.
+
+        A stale ``expected`` adopts the stored cursor. Raises closed, fenced or
+        cancelled.
+        """
+
+    @abstractmethod
+    def append_again(self, entry: Append) -> int:
+        """The same after an unclear failure: stored once, whatever happened."""
+
+    @abstractmethod
+    def appended(self, entry: Append) -> bool:
+        """Whether an entry of unclear fate is stored."""
+
+    @abstractmethod
+    def settle(self, request: Settle) -> bool:
+        """Settle, run ``commit`` and delete in one transaction; who was first."""
+
+    @abstractmethod
+    def settle_again(self, request: Settle) -> bool:
+        """The same after an unclear failure; ``commit`` took effect once."""
+
+    @abstractmethod
+    def settle_lapsed(self, pk: int, epoch: int) -> bool:
+        """Settle as interrupted if the lease is still lapsed for one lease."""
+
+    @abstractmethod
+    def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
+        """Extend the lease; whether a cancel was requested."""
+
+    @abstractmethod
+    def cancel_requested(self, pks: Sequence[int]) -> set[int]:
+        """Which of these streams somebody asked to stop."""
+
+    @abstractmethod
+    def request_cancel(self, key: str) -> bool: ...
+
+    @abstractmethod
+    def delete(self, key: str, stream_id: str) -> bool: ...
+
+    @abstractmethod
+    def rollup(self, pk: int, token: int | None, below: int) -> int:
+        """Merge small neighbouring blocks below a seq; how many rows that saved.
+
+        With a *token*, that writer's blocks (and merged ones) only: it alone
+        knows that none of them is still looked for by a retry. With None every
+        block, for streams that nobody has written to for ten minutes.
+        """
+
+    # Reading
+
+    @abstractmethod
+    def head(self, key: str) -> Head | None: ...
+
+    @abstractmethod
+    def page(self, pk: int, start: int, max_bytes: int) -> Page | None:
+        """What is stored from *start* on; None when the row is gone."""
+
+    @abstractmethod
+    def status(self, key: str) -> StreamStatus | None: ...
+
+    @abstractmethod
+    def owner(self, key: str) -> str | None: ...
+
+    @abstractmethod
+    def list(
+        self, states: Sequence[StreamState], tag: str | None, limit: int
+    ) -> Sequence[StreamStatus]: ...
+
+
+# The refusals, worded once for all stores.
+
+
+def closed(stream_id: str, state: str) -> StreamClosedError:
+    return StreamClosedError(
+        f'Stream "{stream_id}" is closed: already settled as {state}; '
+        "open another id for a new attempt",
+        stream_id=stream_id,
+    )
+
+
+def deleted(stream_id: str) -> StreamClosedError:
+    return StreamClosedError(
+        f'Stream "{stream_id}" is closed: it was deleted',
+        stream_id=stream_id,
+        code="deleted",
+    )
+
+
+def fenced(stream_id: str, mine: int, stored: int) -> StreamFencedError:
+    return StreamFencedError(
+        f'Stream "{stream_id}" was taken over: this writer has epoch {mine}, '
+        f"the stream has {stored}; stop producing",
+        stream_id=stream_id,
+    )
+
+
+def conflict(stream_id: str, stored: str | None, asked: str) -> StreamConflictError:
+    return StreamConflictError(
+        f'Stream "{stream_id}" is already open with tag {_quoted(stored)}; '
+        f"refusing reopen with tag {_quoted(asked)}",
+        stream_id=stream_id,
+    )
+
+
+def _quoted(tag: str | None) -> str:
+    return "null" if tag is None else f'"{tag}"'

@@ -1,0 +1,116 @@
+"""A store's connection: doors, transactions, and running one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import asyncio
+
+from asgiref.sync import AsyncToSync, sync_to_async
+from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.dateparse import parse_datetime
+
+from .. import conf
+from ..exceptions import StreamsError, StreamUsageError
+from .base import StreamStore
+from .pool import get_pool
+
+R = TypeVar("R")
+
+STREAM = '"django_streams_stream"'
+BLOCK = '"django_streams_chunkblock"'
+
+
+class DatabaseStore(StreamStore):
+    """What the stores on a Django connection share below their SQL."""
+
+    @property
+    def single_connection(self) -> bool:  # type: ignore[override]
+        return conf.get().SINGLE_CONNECTION
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        return connections[self.alias]
+
+    # Doors
+
+    async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        if self.single_connection:
+            return await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
+        if getattr(AsyncToSync.executors, "current", None) is not None:
+            # Called through async_to_sync: the caller's thread may hold a
+            # transaction that our own connection could neither see nor join.
+            await sync_to_async(self._refuse_atomic, thread_sensitive=True)()
+        return await asyncio.wrap_future(self.submit(lambda: work(*args, **kwargs)))
+
+    def submit(self, work: Callable[[], R]) -> Future[R]:
+        return get_pool().submit(work)
+
+    def _refuse_atomic(self) -> None:
+        if self.in_atomic():
+            raise StreamUsageError(
+                "an async stream method was awaited through async_to_sync() inside "
+                f"atomic() on {self.alias!r}; it uses a connection of its own and "
+                "would not be part of that transaction: call the sync method"
+            )
+
+    # Transactions
+
+    def in_atomic(self) -> bool:
+        return self.connection.in_atomic_block
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        with transaction.atomic(using=self.alias):
+            yield
+
+    def on_commit(self, work: Callable[[], object]) -> None:
+        transaction.on_commit(work, using=self.alias)
+
+    def transient(self, error: Exception) -> bool:
+        return isinstance(error, (OperationalError, InterfaceError))
+
+    def explain(self, error: Exception) -> StreamsError | None:
+        return None
+
+    def reset(self) -> None:
+        if not self.connection.in_atomic_block:
+            self.connection.close()
+
+    # Statements
+
+    def _sql(self, text: str) -> str:
+        """The statement in this vendor's quoting (written with ANSI quotes)."""
+        return text
+
+    def _execute(self, text: str, params: Sequence[Any]) -> int:
+        """Run one statement; how many rows it touched."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(self._sql(text), params)
+            return int(cursor.rowcount)
+
+    def _rows(self, text: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(self._sql(text), params)
+            return list(cursor.fetchall())
+
+    def _row(self, text: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
+        rows = self._rows(text, params)
+        return rows[0] if rows else None
+
+
+def aware(value: datetime | str) -> datetime:
+    """A stored time as an aware UTC datetime; the database's clock is in UTC."""
+    parsed = parse_datetime(value) if isinstance(value, str) else value
+    if parsed is None:
+        raise StreamsError(f"the database returned {value!r} for a time", code="clock")
+    return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def aware_or_none(value: datetime | str | None) -> datetime | None:
+    return None if value is None else aware(value)

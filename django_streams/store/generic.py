@@ -1,0 +1,322 @@
+"""The log in vendor-neutral SQL: two statements an append, inside ``atomic()``.
+
+Subclasses say what differs: the clock, time arithmetic, locks and how text
+becomes bytes. Placeholders are Django's, identifiers are in ANSI quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from django.db import IntegrityError, transaction
+
+from .. import codec, conf
+from ..exceptions import StreamCancelledError, StreamLiveError
+from ..types import StreamState
+from .base import (
+    INTERRUPTED,
+    Append,
+    Opened,
+    OpenRequest,
+    Settle,
+    closed,
+    conflict,
+    deleted,
+    fenced,
+)
+from .database import BLOCK, STREAM
+from .reading import ReadingStore
+from .rollup import rollup
+
+
+class GenericStore(ReadingStore):
+    vendor: ClassVar[str] = "generic"
+
+    # Opening
+
+    def open(self, request: OpenRequest) -> Opened:
+        while True:
+            with self.atomic():
+                row = self._row(
+                    f'SELECT "id", "state", "tag", "cursor", "epoch", '
+                    f'"cancel_requested" FROM {STREAM} WHERE "key" = %s {self.LOCK}',
+                    [request.key],
+                )
+                if row is not None:
+                    return self._reopen(request, row)
+                pk = self._insert_stream(request)
+                if pk is not None:
+                    return Opened(pk, 0, 1, created=True, cancelled=False)
+            # Another process created it between the two statements; its row
+            # is there to be locked in a new transaction.
+
+    def _reopen(self, request: OpenRequest, row: tuple[Any, ...]) -> Opened:
+        pk, state, tag, cursor, epoch, cancelled = row
+        if state != StreamState.STREAMING:
+            raise closed(request.stream_id, state)
+        if request.tag is not None and request.tag != tag:
+            raise conflict(request.stream_id, tag, request.tag)
+        if request.takeover or request.lease is not None:
+            # A takeover without a lease ends the old one: it is the dead
+            # writer's, and must not settle the stream under the new one.
+            epoch += request.takeover
+            self._execute(
+                f'UPDATE {STREAM} SET "epoch" = %s, "lease_seconds" = %s, '
+                f'"lease_expires_at" = {self.lease_from_param}, '
+                f'"on_lapse" = %s WHERE "id" = %s',
+                [epoch, request.lease, request.lease, request.on_lapse, pk],
+            )
+        return Opened(pk, cursor, epoch, created=False, cancelled=cancelled is not None)
+
+    def _stream_insert(self, request: OpenRequest) -> tuple[str, list[Any]]:
+        values: dict[str, tuple[str, list[Any]]] = {
+            "stream_id": ("%s", [request.stream_id]),
+            "key": ("%s", [request.key]),
+            "state": ("%s", [StreamState.STREAMING.value]),
+            "tag": ("%s", [request.tag]),
+            "tag_key": ("%s", [request.tag_key]),
+            "metadata": ("%s", [request.metadata]),
+            "cursor": ("0", []),
+            "epoch": ("1", []),
+            "lease_seconds": ("%s", [request.lease]),
+            "lease_expires_at": (self.lease_from_param, [request.lease]),
+            "on_lapse": ("%s", [request.on_lapse]),
+            "content_type": ("%s", ["application/json"]),
+            "owner_key": ("%s", [request.owner_key]),
+            "created_at": (self.NOW, []),
+            "updated_at": (self.NOW, []),
+        }
+        columns = ", ".join(f'"{name}"' for name in values)
+        sql = ", ".join(value for value, _ in values.values())
+        params = [p for _, some in values.values() for p in some]
+        return f"INSERT INTO {STREAM} ({columns}) VALUES ({sql})", params
+
+    def _insert_stream(self, request: OpenRequest) -> int | None:
+        """The new row's id, or None if somebody else was first."""
+        text, params = self._stream_insert(request)
+        try:
+            with (
+                transaction.atomic(using=self.alias),
+                self.connection.cursor() as cursor,
+            ):
+                cursor.execute(self._sql(text), params)
+                return int(cursor.lastrowid)
+        except IntegrityError:
+            return None
+
+    # Appending
+
+    def append(self, entry: Append) -> int:
+        with self.atomic():
+            if self._advance(entry, entry.expected):
+                self._insert_blocks(entry, entry.expected)
+                return entry.expected
+            return self._append_locked(entry)
+
+    def append_again(self, entry: Append) -> int:
+        with self.atomic():
+            return self._append_locked(entry, mine=True)
+
+    def appended(self, entry: Append) -> bool:
+        return self._holds(entry)
+
+    def _advance(self, entry: Append, expected: int) -> bool:
+        """The fence: state, epoch and position are checked where they change."""
+        return bool(
+            self._execute(
+                f'UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
+                f'"updated_at" = {self.NOW}, '
+                f'"lease_expires_at" = {self.lease_end} '
+                f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
+                f'AND "cursor" = %s AND "cancel_requested" IS NULL',
+                [
+                    len(entry.texts),
+                    entry.pk,
+                    StreamState.STREAMING.value,
+                    entry.epoch,
+                    expected,
+                ],
+            )
+        )
+
+    def _append_locked(self, entry: Append, *, mine: bool = False) -> int:
+        """Why not, or where then: decided with the row locked.
+
+        The order matters. My own block comes first: it is stored, whatever
+        happened to the stream since. Deciding by the cursor alone lost 42 and
+        doubled 82 of 800 acknowledged appends in an experiment.
+        """
+        row = self._lock(entry.pk)
+        if mine and row is not None and self._holds(entry):
+            return entry.expected
+        self._refuse(entry.stream_id, entry.epoch, row)
+        assert row is not None
+        state, epoch, cursor, cancelled = row
+        if cancelled is not None:
+            raise StreamCancelledError(
+                f'the producer of stream "{entry.stream_id}" was asked to stop; '
+                "settle the stream and return",
+                stream_id=entry.stream_id,
+            )
+        self._advance(entry, cursor)
+        self._insert_blocks(entry, cursor)
+        return int(cursor)
+
+    def _lock(self, pk: int) -> tuple[Any, ...] | None:
+        return self._row(
+            f'SELECT "state", "epoch", "cursor", "cancel_requested" '
+            f'FROM {STREAM} WHERE "id" = %s {self.LOCK}',
+            [pk],
+        )
+
+    def _refuse(self, stream_id: str, epoch: int, row: tuple[Any, ...] | None) -> None:
+        if row is None:
+            raise deleted(stream_id)
+        if row[1] != epoch:
+            raise fenced(stream_id, epoch, row[1])
+        if row[0] != StreamState.STREAMING:
+            raise closed(stream_id, row[0])
+
+    def _holds(self, entry: Append) -> bool:
+        return (
+            self._row(
+                f'SELECT 1 FROM {BLOCK} WHERE "stream_id" = %s AND "seq_from" = %s '
+                f'AND "writer" = %s',
+                [entry.pk, entry.expected, entry.token],
+            )
+            is not None
+        )
+
+    @staticmethod
+    def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+        """The texts as (offset, block), no block of several above BLOCK_BYTES."""
+        most = conf.get().BLOCK_BYTES
+        first, size = 0, 0
+        for i, text in enumerate(texts):
+            if i > first and size + len(text) >= most:
+                yield first, texts[first:i]
+                first, size = i, 0
+            size += len(text) + 1
+        yield first, texts[first:]
+
+    def _insert_blocks(self, entry: Append, at: int) -> None:
+        for first, texts in self._blocks(entry.texts):
+            self._insert_block(
+                entry.pk, at + first, len(texts), entry.token, codec.join(texts)
+            )
+
+    def _insert_block(
+        self, pk: int, seq_from: int, count: int, token: int | None, body: str
+    ) -> None:
+        self._execute(
+            f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '
+            f'"body") VALUES (%s, %s, %s, %s, {self.BODY_IN})',
+            [pk, seq_from, count, token, self._body_param(body)],
+        )
+
+    # Settling
+
+    def settle(self, request: Settle) -> bool:
+        with self.atomic():
+            done = self._execute(
+                f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
+                f'"settle_token" = %s, "closed_at" = {self.NOW}, '
+                f'"updated_at" = {self.NOW} '
+                f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s',
+                [
+                    request.state.value,
+                    request.error,
+                    request.token,
+                    request.pk,
+                    StreamState.STREAMING.value,
+                    request.epoch,
+                ],
+            )
+            if not done:
+                row = self._lock(request.pk)
+                if row is not None and row[1] != request.epoch:
+                    raise fenced(request.stream_id, request.epoch, row[1])
+                return False
+            if request.commit is not None:
+                request.commit()
+            if request.discard:
+                self._delete_rows(request.pk)
+            return True
+
+    def settle_again(self, request: Settle) -> bool:
+        row = self._row(
+            f'SELECT "settle_token" FROM {STREAM} WHERE "id" = %s', [request.pk]
+        )
+        if row is None:
+            # Only the discard of this very call deletes a stream that was live.
+            return request.discard
+        if row[0] == request.token:
+            return True
+        return self.settle(request)
+
+    def settle_lapsed(self, pk: int, epoch: int) -> bool:
+        return bool(
+            self._execute(
+                f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
+                f'"closed_at" = {self.NOW}, "updated_at" = {self.NOW} '
+                f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
+                f"AND {self.lapsed}",
+                [
+                    StreamState.ERRORED.value,
+                    INTERRUPTED,
+                    pk,
+                    StreamState.STREAMING.value,
+                    epoch,
+                ],
+            )
+        )
+
+    def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
+        with self.atomic():
+            done = self._execute(
+                f'UPDATE {STREAM} SET "lease_expires_at" = {self.lease_end} '
+                f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s',
+                [pk, StreamState.STREAMING.value, epoch],
+            )
+            row = self._lock(pk)
+            if not done:
+                self._refuse(stream_id, epoch, row)
+            return row is not None and row[3] is not None
+
+    # Asking a producer to stop, and deleting
+
+    def request_cancel(self, key: str) -> bool:
+        # The first request's time counts for the grace; asking again is no news.
+        return bool(
+            self._execute(
+                f'UPDATE {STREAM} SET "cancel_requested" = '
+                f'COALESCE("cancel_requested", {self.NOW}) '
+                f'WHERE "key" = %s AND "state" = %s',
+                [key, StreamState.STREAMING.value],
+            )
+        )
+
+    def delete(self, key: str, stream_id: str) -> bool:
+        with self.atomic():
+            row = self._row(
+                f'SELECT "id", "state" FROM {STREAM} WHERE "key" = %s {self.LOCK}',
+                [key],
+            )
+            if row is None:
+                return False
+            if row[1] == StreamState.STREAMING:
+                raise StreamLiveError(
+                    f'Cannot delete live stream "{stream_id}"; '
+                    "close() or error() it first",
+                    stream_id=stream_id,
+                )
+            self._delete_rows(row[0])
+            return True
+
+    def _delete_rows(self, pk: int) -> None:
+        self._execute(f'DELETE FROM {BLOCK} WHERE "stream_id" = %s', [pk])
+        self._execute(f'DELETE FROM {STREAM} WHERE "id" = %s', [pk])
+
+    def rollup(self, pk: int, token: int | None, below: int) -> int:
+        return rollup(self, pk, token, below)

@@ -1,0 +1,372 @@
+"""The producer's handle on one stream."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from . import codec, conf
+from .appender import Appender, Commit, check_commit
+from .exceptions import StreamCancelledError, StreamClosedError, StreamFencedError
+from .failures import public_reason
+from .keeper import get_keeper
+from .pairs import async_door, refuse_running_loop, sync_door
+from .push import PushBuffer
+from .store.base import CANCELLED, INTERRUPTED, Opened, StreamStore
+from .store.retry import persist
+from .types import Json, StreamState
+from .wake.base import Waker
+
+R = TypeVar("R")
+
+
+class StreamWriter:
+    """Appends to one stream and settles it; made by :meth:`Streams.open`.
+
+    Calls on one handle take effect one after the other, in the order in which
+    they were made; another producer wants a handle of its own. Used as a
+    context manager it closes on a normal exit and settles as errored on an
+    exception. An ``asyncio.CancelledError`` leaves a leased stream live:
+    whoever takes it over goes on at the cursor.
+
+    Appends raise :class:`StreamClosedError`, :class:`StreamFencedError`,
+    :class:`StreamCancelledError`, :class:`StreamSerializationError` and
+    :class:`StreamUnavailableError`. A failed append consumes no seq.
+    """
+
+    def __init__(
+        self,
+        store: StreamStore,
+        waker: Waker,
+        stream_id: str,
+        opened: Opened,
+        *,
+        lease: float | None,
+        renews: bool,
+        max_chunk_bytes: int,
+        sender: type,
+    ) -> None:
+        self.lease = lease
+        self.renews = renews
+        """Whether the process renews the lease: async handles, and after a push."""
+        self._log = Appender(store, waker, stream_id, opened, sender)
+        self._store = store
+        self._waker = waker
+        self._max_chunk_bytes = max_chunk_bytes
+        self._pushes = PushBuffer(conf.get().PUSH_CHUNKS)
+        self._order: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, asyncio.Lock
+        ] = weakref.WeakKeyDictionary()
+        get_keeper().add(self, waker)
+
+    def __repr__(self) -> str:
+        return f"<StreamWriter {self.stream_id!r} at {self.cursor}>"
+
+    @property
+    def stream_id(self) -> str:
+        return self._log.stream_id
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token: a takeover moves the stream's past this one."""
+        return self._log.epoch
+
+    @property
+    def cursor(self) -> int:
+        """The next seq: the number of chunks stored as far as this handle knows.
+
+        The loop of a producer that was restarted begins here. Pushed chunks
+        count once they are stored.
+        """
+        return self._log.cursor
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked this producer to stop.
+
+        Costs no query: appends and renewals learn it, and the process asks for
+        all its writers at least every ``POLL_MAX`` seconds.
+        """
+        return self._log.cancelled
+
+    # Appending
+
+    def append(self, chunk: Json) -> int:
+        """Store *chunk* and wake the readers; returns its seq.
+
+        Stored when this returns; inside ``atomic()`` when that commits.
+        """
+        refuse_running_loop("append", "aappend")
+        return self._extend([self._encode(chunk)])
+
+    async def aappend(self, chunk: Json) -> int:
+        """Async twin of :meth:`append`, on a connection of its own.
+
+        Cancelled: the chunk is stored or not; the handle knows which, and its
+        next call continues at the right seq.
+        """
+        return await self._aextend([self._encode(chunk)])
+
+    def extend(self, chunks: Iterable[Json]) -> int:
+        """Store several chunks in one write, all or none; the first one's seq."""
+        refuse_running_loop("extend", "aextend")
+        return self._extend([self._encode(chunk) for chunk in chunks])
+
+    async def aextend(self, chunks: Iterable[Json]) -> int:
+        """Async twin of :meth:`extend`. Cancelled: all chunks are stored or none."""
+        return await self._aextend([self._encode(chunk) for chunk in chunks])
+
+    def push(self, chunk: Json) -> None:
+        """Queue *chunk*; it is written at once unless a write is in flight.
+
+        Blocks while ``PUSH_CHUNKS`` are queued. Raises what an earlier write
+        failed with. Inside ``atomic()`` it appends.
+        """
+        refuse_running_loop("push", "apush")
+        text = self._encode(chunk)
+        if self._store.single_connection or self._store.in_atomic():
+            self._extend([text])
+            return
+        self._renew_in_background()
+        while (full := self._pushes.put(text, self._submit)) is not None:
+            full.result()
+
+    async def apush(self, chunk: Json) -> None:
+        """Async twin of :meth:`push`. Cancelled: the chunk is queued or not."""
+        text = self._encode(chunk)
+        if self._store.single_connection:
+            await self._aextend([text])
+            return
+        while (full := self._pushes.put(text, self._submit)) is not None:
+            await asyncio.wrap_future(full)
+
+    def flush(self) -> None:
+        """Return when everything pushed is stored."""
+        refuse_running_loop("flush", "aflush")
+        self._drain()
+
+    async def aflush(self) -> None:
+        """Async twin of :meth:`flush`. Cancelled: the writes go on."""
+        await self._adrain()
+
+    # Settling
+
+    def close(self, *, commit: Commit | None = None, discard: bool = False) -> bool:
+        """Settle as completed, after flushing. False if it was settled before.
+
+        *commit*, a synchronous callable, the settlement and with *discard* the
+        deletion are one transaction. If *commit* raises, nothing changed, the
+        stream is live and the exception is yours. On a settled stream neither
+        runs. Raises :class:`StreamFencedError` after a takeover and
+        ``TypeError`` for a coroutine function.
+        """
+        refuse_running_loop("close", "aclose")
+        return self._end(StreamState.COMPLETED, None, commit, discard)
+
+    async def aclose(
+        self, *, commit: Commit | None = None, discard: bool = False
+    ) -> bool:
+        """Async twin of :meth:`close`; *commit* runs on a database thread.
+
+        Cancelled: it is settled or not, with all that belongs to it.
+        """
+        return await self._aend(StreamState.COMPLETED, None, commit, discard)
+
+    def error(
+        self,
+        reason: str | None = None,
+        *,
+        commit: Commit | None = None,
+        discard: bool = False,
+    ) -> bool:
+        """Settle as errored with *reason*, which readers see; else as close."""
+        refuse_running_loop("error", "aerror")
+        return self._end(StreamState.ERRORED, reason, commit, discard)
+
+    async def aerror(
+        self,
+        reason: str | None = None,
+        *,
+        commit: Commit | None = None,
+        discard: bool = False,
+    ) -> bool:
+        """Async twin of :meth:`error`. Cancelled: it is settled or not."""
+        return await self._aend(StreamState.ERRORED, reason, commit, discard)
+
+    @sync_door
+    def renew(self) -> None:
+        """Extend the lease from now on, also after it lapsed.
+
+        Raises :class:`StreamFencedError` once somebody took over.
+        """
+        self._renewed(persist(self._store, self._renew_once, stream_id=self.stream_id))
+
+    arenew = async_door(renew, cancelled="the lease is extended or not.")
+
+    # For the keeper
+
+    @property
+    def alias(self) -> str:
+        return self._store.alias
+
+    @property
+    def key(self) -> str:
+        return self._log.key
+
+    @property
+    def pk(self) -> int:
+        return self._log.pk
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a background thread can look after this handle."""
+        return not self._store.single_connection
+
+    def keep_alive(self) -> None:
+        """Renew once, without retry."""
+        try:
+            self._renewed(self._renew_once())
+        except Exception:
+            self._store.reset()
+            raise
+
+    def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
+        """Which of these streams of the same database must stop."""
+        try:
+            return self._store.cancel_requested(pks)
+        except Exception:
+            self._store.reset()
+            raise
+
+    def note_cancelled(self) -> None:
+        self._log.cancelled = True
+
+    def _renew_once(self) -> bool:
+        return self._store.renew(self.pk, self.stream_id, self.epoch)
+
+    def _renewed(self, cancelled: bool) -> None:
+        if cancelled:
+            self.note_cancelled()
+
+    # Context managers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        elif not self._leave_live(error):
+            self.error(self._reason(error))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.aclose()
+        elif not self._leave_live(error):
+            await self.aerror(self._reason(error))
+
+    def _leave_live(self, error: BaseException) -> bool:
+        resumes = self.lease is not None and isinstance(error, asyncio.CancelledError)
+        if resumes or isinstance(error, StreamFencedError):
+            get_keeper().remove(self)
+            return True
+        return False
+
+    def _reason(self, error: BaseException) -> str:
+        if isinstance(error, StreamCancelledError):
+            return CANCELLED
+        if isinstance(error, (asyncio.CancelledError, GeneratorExit)):
+            return INTERRUPTED
+        return public_reason(error, f"the producer of stream {self.stream_id!r}")
+
+    # How it is done
+
+    def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Any:
+        return self._store.run(work, *args, **kwargs)
+
+    def _encode(self, chunk: Json) -> str:
+        return codec.encode(
+            chunk, limit=self._max_chunk_bytes, stream_id=self.stream_id
+        )
+
+    def _in_order(self) -> asyncio.Lock:
+        """First come, first served among the tasks of this loop."""
+        return self._order.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    def _extend(self, texts: list[str]) -> int:
+        self._drain()
+        return self._log.write(texts)
+
+    async def _aextend(self, texts: list[str]) -> int:
+        async with self._in_order():
+            await self._adrain()
+            return await self._store.run(self._log.write, texts)
+
+    def _submit(self, texts: list[str]) -> Future[int]:
+        return self._store.submit(lambda: self._log.write(texts))
+
+    def _drain(self) -> None:
+        while (flight := self._pushes.drain(self._submit)) is not None:
+            flight.result()
+
+    async def _adrain(self) -> None:
+        while (flight := self._pushes.drain(self._submit)) is not None:
+            await asyncio.wrap_future(flight)
+
+    def _renew_in_background(self) -> None:
+        if self.lease is not None and not self.renews:
+            self.renews = True
+            get_keeper().add(self, self._waker)
+
+    def _end(
+        self,
+        state: StreamState,
+        error: str | None,
+        commit: Commit | None,
+        discard: bool,
+    ) -> bool:
+        check_commit(commit)
+        try:
+            self._drain()
+        except (StreamCancelledError, StreamClosedError):
+            self._pushes.drop()
+        return self._settled(self._log.settle(state, error, commit, discard))
+
+    async def _aend(
+        self,
+        state: StreamState,
+        error: str | None,
+        commit: Commit | None,
+        discard: bool,
+    ) -> bool:
+        check_commit(commit)
+        async with self._in_order():
+            try:
+                await self._adrain()
+            except (StreamCancelledError, StreamClosedError):
+                self._pushes.drop()
+            return self._settled(
+                await self._store.run(self._log.settle, state, error, commit, discard)
+            )
+
+    def _settled(self, first: bool) -> bool:
+        if not self._store.in_atomic():
+            get_keeper().remove(self)
+        return first
