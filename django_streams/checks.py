@@ -15,13 +15,16 @@ from typing import Any, get_args, get_type_hints
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
-from django.utils.module_loading import import_string
 
 from . import conf
 
 LABEL = "django_streams"
 IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
+STRANGER = "u:-1"
+"""The owner key of a user that does not exist."""
+
 Configs = Sequence[AppConfig] | None
 
 
@@ -87,17 +90,14 @@ def _unknown_database() -> Iterator[CheckMessage]:
 
 
 def _bad_policy() -> Iterator[CheckMessage]:
-    path = conf.get().ACCESS_POLICY
+    from .access import get_policy  # starting the apps must not load the stores
+
     try:
-        policy = import_string(path)
-    except ImportError as error:
-        policy, reason = None, str(error)
-    else:
-        reason = f"it is a {type(policy).__name__}, not a class"
-    if not isinstance(policy, type):
+        get_policy()
+    except ImproperlyConfigured as error:
         yield Error(
-            f"{conf.NAME}['ACCESS_POLICY'] = {path!r} cannot be used: {reason}.",
-            hint="Give the dotted path of a class, as 'app.module.Policy'.",
+            f"{error}.",
+            hint="The default, 'django_streams.access.OwnerPolicy', admits owners.",
             id=f"{LABEL}.E005",
         )
 
@@ -186,6 +186,32 @@ def check_router(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
                 f"route the whole app {LABEL!r} to {alias!r}."
             ),
             id=f"{LABEL}.W006",
+        )
+    ]
+
+
+@register(LABEL, deploy=True)
+def check_policy(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W005: a policy that admits somebody who is nobody to what a user owns."""
+    if _alias() is None:
+        return []
+    from .access import Action, Subject, allowed  # as in _bad_policy
+
+    actions: tuple[Action, ...] = ("read", "write", "control")
+    try:
+        granted = [a for a in actions if allowed(a, Subject(), STRANGER)]
+    except Exception:
+        # One that cannot be made is E005's; one that cannot answer for a
+        # visitor without a session does not admit that visitor.
+        return []
+    if not granted:
+        return []
+    return [
+        Warning(
+            f"{conf.NAME}['ACCESS_POLICY'] = {conf.get().ACCESS_POLICY!r} lets "
+            f"anybody {', '.join(granted)} what belongs to a user.",
+            hint="Compare the owner key, as django_streams.access.OwnerPolicy does.",
+            id=f"{LABEL}.W005",
         )
     ]
 

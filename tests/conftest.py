@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
+from pytest_django import DjangoDbBlocker
 
 from tests import services
 from tests.databases import Databases, empty
