@@ -13,14 +13,12 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from . import conf, ids
 from .exceptions import StreamsError
 from .wake.base import Waker
-
-if TYPE_CHECKING:
-    from .writer import StreamWriter
 
 logger = logging.getLogger("django_streams.keeper")
 
@@ -34,20 +32,41 @@ _MOST_IDS = 500
 """Ids in one query; SQLite takes 999 parameters on Django 5.2."""
 
 
+class Kept(Protocol):
+    """What a keeper needs of a writer; it must be hashable and weakly held."""
+
+    lease: float | None
+    renews: bool
+
+    @property
+    def stream_id(self) -> str: ...
+    @property
+    def alias(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def pk(self) -> int: ...
+    @property
+    def keeps(self) -> bool: ...
+    @property
+    def cancelled(self) -> bool: ...
+    def keep_alive(self) -> None: ...
+    def ask_cancelled(self, pks: Sequence[int]) -> set[int]: ...
+    def note_cancelled(self) -> None: ...
+
+
 class Keeper:
     """Writers are held weakly: one that is dropped lets its lease lapse."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._writers: weakref.WeakSet[StreamWriter] = weakref.WeakSet()
-        self._due: weakref.WeakKeyDictionary[StreamWriter, float] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._writers: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self._due: weakref.WeakKeyDictionary[Kept, float] = weakref.WeakKeyDictionary()
         self._poke = threading.Event()
         self._thread: threading.Thread | None = None
         self._heard: weakref.WeakSet[Waker] = weakref.WeakSet()
 
-    def add(self, writer: StreamWriter, waker: Waker) -> None:
+    def add(self, writer: Kept, waker: Waker) -> None:
         """Look after *writer* until it settles, is refused or is dropped."""
         with self._lock:
             self._writers.add(writer)
@@ -64,7 +83,7 @@ class Keeper:
         if writer.lease is not None:
             self._poke.set()
 
-    def remove(self, writer: StreamWriter) -> None:
+    def remove(self, writer: Kept) -> None:
         with self._lock:
             self._writers.discard(writer)
             self._due.pop(writer, None)
@@ -78,7 +97,7 @@ class Keeper:
                 writer.note_cancelled()
 
     @staticmethod
-    def _interval(writer: StreamWriter) -> float:
+    def _interval(writer: Kept) -> float:
         assert writer.lease is not None
         return writer.lease / _RENEWALS_PER_LEASE
 

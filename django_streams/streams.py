@@ -7,6 +7,7 @@ import threading
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
+    Awaitable,
     Callable,
     Generator,
     Iterable,
@@ -179,8 +180,7 @@ class Streams:
             takeover=takeover,
         )
         start_producer(writer, chunks, on_this_loop=True)
-        status: StreamStatus = await self._run(self._required_status, stream_id)
-        return status
+        return await self._run(self._required_status, stream_id)
 
     # Reading
 
@@ -329,7 +329,7 @@ class Streams:
     def _waker(self) -> Waker:
         return self._own_waker or get_waker()
 
-    def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Any:
+    def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Awaitable[R]:
         return self._store.run(work, *args, **kwargs)
 
     def _persist(self, work: Callable[[], R]) -> R:

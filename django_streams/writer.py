@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -298,7 +298,7 @@ class StreamWriter:
 
     # How it is done
 
-    def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Any:
+    def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Awaitable[R]:
         return self._store.run(work, *args, **kwargs)
 
     def _encode(self, chunk: Json) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-
-import asyncio
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction

@@ -84,8 +84,8 @@ class GenericStore(ReadingStore):
             "on_lapse": ("%s", [request.on_lapse]),
             "content_type": ("%s", ["application/json"]),
             "owner_key": ("%s", [request.owner_key]),
-            "created_at": (self.NOW, []),
-            "updated_at": (self.NOW, []),
+            "created_at": (self.clock, []),
+            "updated_at": (self.clock, []),
         }
         columns = ", ".join(f'"{name}"' for name in values)
         sql = ", ".join(value for value, _ in values.values())
@@ -126,7 +126,7 @@ class GenericStore(ReadingStore):
         return bool(
             self._execute(
                 f'UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
-                f'"updated_at" = {self.NOW}, '
+                f'"updated_at" = {self.clock}, '
                 f'"lease_expires_at" = {self.lease_end} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
                 f'AND "cursor" = %s AND "cancel_requested" IS NULL',
@@ -152,7 +152,7 @@ class GenericStore(ReadingStore):
             return entry.expected
         self._refuse(entry.stream_id, entry.epoch, row)
         assert row is not None
-        state, epoch, cursor, cancelled = row
+        _, _, cursor, cancelled = row
         if cancelled is not None:
             raise StreamCancelledError(
                 f'the producer of stream "{entry.stream_id}" was asked to stop; '
@@ -221,8 +221,8 @@ class GenericStore(ReadingStore):
         with self.atomic():
             done = self._execute(
                 f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
-                f'"settle_token" = %s, "closed_at" = {self.NOW}, '
-                f'"updated_at" = {self.NOW} '
+                f'"settle_token" = %s, "closed_at" = {self.clock}, '
+                f'"updated_at" = {self.clock} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s',
                 [
                     request.state.value,
@@ -259,7 +259,7 @@ class GenericStore(ReadingStore):
         return bool(
             self._execute(
                 f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
-                f'"closed_at" = {self.NOW}, "updated_at" = {self.NOW} '
+                f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
                 f"AND {self.lapsed}",
                 [
@@ -291,7 +291,7 @@ class GenericStore(ReadingStore):
         return bool(
             self._execute(
                 f'UPDATE {STREAM} SET "cancel_requested" = '
-                f'COALESCE("cancel_requested", {self.NOW}) '
+                f'COALESCE("cancel_requested", {self.clock}) '
                 f'WHERE "key" = %s AND "state" = %s',
                 [key, StreamState.STREAMING.value],
             )

@@ -23,7 +23,7 @@ class PostgreSQLStore(GenericStore):
     BODY_OUT: ClassVar[str] = "convert_from(b.\"body\", 'UTF8')"
 
     @property
-    def NOW(self) -> str:  # type: ignore[override]  # noqa: N802
+    def clock(self) -> str:
         # transaction_timestamp() stands still in a long transaction. Without
         # USE_TZ the columns hold no zone; ours are in UTC all the same.
         if settings.USE_TZ:
@@ -46,7 +46,7 @@ class PostgreSQLStore(GenericStore):
         # Quoted like everything else: writers racing a settle leave no gap.
         stored = self._execute(
             f'WITH s AS (UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
-            f'"updated_at" = {self.NOW}, "lease_expires_at" = {self.lease_end} '
+            f'"updated_at" = {self.clock}, "lease_expires_at" = {self.lease_end} '
             f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s AND "cursor" = %s '
             f'AND "cancel_requested" IS NULL RETURNING "id") '
             f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '

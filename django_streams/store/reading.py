@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar
@@ -19,18 +20,23 @@ _MAX_BLOCKS = 1000
 class ReadingStore(DatabaseStore):
     # What vendors differ in
 
-    NOW: ClassVar[str] = "CURRENT_TIMESTAMP"
-    """The database's clock, in UTC, inside a statement."""
-
     LOCK: ClassVar[str] = "FOR UPDATE"
     """Ends a SELECT that locks its row until the transaction ends."""
 
     BODY_IN: ClassVar[str] = "%s"
     BODY_OUT: ClassVar[str] = 'b."body"'
 
+    @property
+    @abstractmethod
+    def clock(self) -> str:
+        """SQL for the database's own time, in UTC, of this statement.
+
+        A process clock never decides about a lease.
+        """
+
+    @abstractmethod
     def after(self, time: str, seconds: str) -> str:
         """SQL for *time* plus *seconds*; NULL when either is."""
-        raise StreamsError(f"no time arithmetic for {self.vendor}", code="vendor")
 
     def _body_param(self, body: str) -> Any:
         return body.encode()
@@ -40,17 +46,17 @@ class ReadingStore(DatabaseStore):
 
     @property
     def lease_end(self) -> str:
-        return self.after(self.NOW, '"lease_seconds"')
+        return self.after(self.clock, '"lease_seconds"')
 
     @property
     def lease_from_param(self) -> str:
-        return self.after(self.NOW, "%s")
+        return self.after(self.clock, "%s")
 
     @property
     def lapsed(self) -> str:
         """Over for one more lease, and followers may settle it."""
         overdue = self.after('"lease_expires_at"', '"lease_seconds"')
-        return f"(\"on_lapse\" = 'settle' AND {overdue} < {self.NOW})"
+        return f"(\"on_lapse\" = 'settle' AND {overdue} < {self.clock})"
 
     # Pages
 
@@ -107,7 +113,7 @@ class ReadingStore(DatabaseStore):
         return (
             '"stream_id", "state", "cursor", "tag", "metadata", "error", '
             'CASE WHEN "state" <> \'streaming\' OR "lease_expires_at" IS NULL '
-            f"THEN NULL WHEN \"lease_expires_at\" < {self.NOW} THEN 'lapsed' "
+            f"THEN NULL WHEN \"lease_expires_at\" < {self.clock} THEN 'lapsed' "
             "ELSE 'live' END, "
             '"created_at", "updated_at", "closed_at"'
         )
@@ -153,7 +159,7 @@ class ReadingStore(DatabaseStore):
 
     def now(self) -> datetime:
         """The database's clock, as an aware UTC time."""
-        row = self._row(f"SELECT {self.NOW} WHERE 1 = %s", [1])
+        row = self._row(f"SELECT {self.clock} WHERE 1 = %s", [1])
         assert row is not None
         return aware(row[0])
 

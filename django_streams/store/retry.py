@@ -61,6 +61,6 @@ def persist(
                     stream_id=stream_id,
                 ) from error
         # Jittered: writers that failed together must not return together.
-        time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+        time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
         pause = min(pause * 2, _LONGEST_PAUSE)
         attempt = again or first

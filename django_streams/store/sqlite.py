@@ -19,12 +19,15 @@ from .generic import GenericStore
 class SQLiteStore(GenericStore):
     vendor: ClassVar[str] = "sqlite"
 
-    # Milliseconds are all SQLite has; Django's own text compares with it.
-    NOW: ClassVar[str] = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
     LOCK: ClassVar[str] = ""
 
+    @property
+    def clock(self) -> str:
+        # Milliseconds are all SQLite has; Django's own text compares with it.
+        return "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+
     def after(self, time: str, seconds: str) -> str:
-        base = "'now'" if time == self.NOW else time
+        base = "'now'" if time == self.clock else time
         return (
             f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', {base}, '+' || {seconds} "
             "|| ' seconds')"
