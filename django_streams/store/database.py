@@ -87,19 +87,19 @@ class DatabaseStore(StreamStore):
         """The statement in this vendor's quoting (written with ANSI quotes)."""
         return text
 
-    def _execute(self, text: str, params: Sequence[Any]) -> int:
+    def execute(self, text: str, params: Sequence[Any]) -> int:
         """Run one statement; how many rows it touched."""
         with self.connection.cursor() as cursor:
             cursor.execute(self._sql(text), params)
             return int(cursor.rowcount)
 
-    def _rows(self, text: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def rows(self, text: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self.connection.cursor() as cursor:
             cursor.execute(self._sql(text), params)
             return list(cursor.fetchall())
 
-    def _row(self, text: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
-        rows = self._rows(text, params)
+    def row(self, text: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
+        rows = self.rows(text, params)
         return rows[0] if rows else None
 
 

@@ -38,7 +38,7 @@ class GenericStore(ReadingStore):
     def open(self, request: OpenRequest) -> Opened:
         while True:
             with self.atomic():
-                row = self._row(
+                row = self.row(
                     f'SELECT "id", "state", "tag", "cursor", "epoch", '
                     f'"cancel_requested" FROM {STREAM} WHERE "key" = %s {self.LOCK}',
                     [request.key],
@@ -61,7 +61,7 @@ class GenericStore(ReadingStore):
             # A takeover without a lease ends the old one: it is the dead
             # writer's, and must not settle the stream under the new one.
             epoch += request.takeover
-            self._execute(
+            self.execute(
                 f'UPDATE {STREAM} SET "epoch" = %s, "lease_seconds" = %s, '
                 f'"lease_expires_at" = {self.lease_from_param}, '
                 f'"on_lapse" = %s WHERE "id" = %s',
@@ -124,7 +124,7 @@ class GenericStore(ReadingStore):
     def _advance(self, entry: Append, expected: int) -> bool:
         """The fence: state, epoch and position are checked where they change."""
         return bool(
-            self._execute(
+            self.execute(
                 f'UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
                 f'"updated_at" = {self.clock}, '
                 f'"lease_expires_at" = {self.lease_end} '
@@ -164,7 +164,7 @@ class GenericStore(ReadingStore):
         return int(cursor)
 
     def _lock(self, pk: int) -> tuple[Any, ...] | None:
-        return self._row(
+        return self.row(
             f'SELECT "state", "epoch", "cursor", "cancel_requested" '
             f'FROM {STREAM} WHERE "id" = %s {self.LOCK}',
             [pk],
@@ -180,7 +180,7 @@ class GenericStore(ReadingStore):
 
     def _holds(self, entry: Append) -> bool:
         return (
-            self._row(
+            self.row(
                 f'SELECT 1 FROM {BLOCK} WHERE "stream_id" = %s AND "seq_from" = %s '
                 f'AND "writer" = %s',
                 [entry.pk, entry.expected, entry.token],
@@ -209,7 +209,7 @@ class GenericStore(ReadingStore):
     def _insert_block(
         self, pk: int, seq_from: int, count: int, token: int | None, body: str
     ) -> None:
-        self._execute(
+        self.execute(
             f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '
             f'"body") VALUES (%s, %s, %s, %s, {self.BODY_IN})',
             [pk, seq_from, count, token, self._body_param(body)],
@@ -219,7 +219,7 @@ class GenericStore(ReadingStore):
 
     def settle(self, request: Settle) -> bool:
         with self.atomic():
-            done = self._execute(
+            done = self.execute(
                 f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
                 f'"settle_token" = %s, "closed_at" = {self.clock}, '
                 f'"updated_at" = {self.clock} '
@@ -241,11 +241,11 @@ class GenericStore(ReadingStore):
             if request.commit is not None:
                 request.commit()
             if request.discard:
-                self._delete_rows(request.pk)
+                self.delete_rows(request.pk)
             return True
 
     def settle_again(self, request: Settle) -> bool:
-        row = self._row(
+        row = self.row(
             f'SELECT "settle_token" FROM {STREAM} WHERE "id" = %s', [request.pk]
         )
         if row is None:
@@ -257,7 +257,7 @@ class GenericStore(ReadingStore):
 
     def settle_lapsed(self, pk: int, epoch: int) -> bool:
         return bool(
-            self._execute(
+            self.execute(
                 f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
                 f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
@@ -274,7 +274,7 @@ class GenericStore(ReadingStore):
 
     def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
         with self.atomic():
-            done = self._execute(
+            done = self.execute(
                 f'UPDATE {STREAM} SET "lease_expires_at" = {self.lease_end} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s',
                 [pk, StreamState.STREAMING.value, epoch],
@@ -289,7 +289,7 @@ class GenericStore(ReadingStore):
     def request_cancel(self, key: str) -> bool:
         # The first request's time counts for the grace; asking again is no news.
         return bool(
-            self._execute(
+            self.execute(
                 f'UPDATE {STREAM} SET "cancel_requested" = '
                 f'COALESCE("cancel_requested", {self.clock}) '
                 f'WHERE "key" = %s AND "state" = %s',
@@ -299,7 +299,7 @@ class GenericStore(ReadingStore):
 
     def delete(self, key: str, stream_id: str) -> bool:
         with self.atomic():
-            row = self._row(
+            row = self.row(
                 f'SELECT "id", "state" FROM {STREAM} WHERE "key" = %s {self.LOCK}',
                 [key],
             )
@@ -311,12 +311,12 @@ class GenericStore(ReadingStore):
                     "close() or error() it first",
                     stream_id=stream_id,
                 )
-            self._delete_rows(row[0])
+            self.delete_rows(row[0])
             return True
 
-    def _delete_rows(self, pk: int) -> None:
-        self._execute(f'DELETE FROM {BLOCK} WHERE "stream_id" = %s', [pk])
-        self._execute(f'DELETE FROM {STREAM} WHERE "id" = %s', [pk])
+    def delete_rows(self, pk: int) -> None:
+        self.execute(f'DELETE FROM {BLOCK} WHERE "stream_id" = %s', [pk])
+        self.execute(f'DELETE FROM {STREAM} WHERE "id" = %s', [pk])
 
     def rollup(self, pk: int, token: int | None, below: int) -> int:
         return rollup(self, pk, token, below)

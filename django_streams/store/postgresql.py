@@ -44,7 +44,7 @@ class PostgreSQLStore(GenericStore):
         if len(blocks) > 1:
             return super().append(entry)
         # Quoted like everything else: writers racing a settle leave no gap.
-        stored = self._execute(
+        stored = self.execute(
             f'WITH s AS (UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
             f'"updated_at" = {self.clock}, "lease_expires_at" = {self.lease_end} '
             f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s AND "cursor" = %s '
@@ -70,7 +70,7 @@ class PostgreSQLStore(GenericStore):
 
     def _insert_stream(self, request: OpenRequest) -> int | None:
         text, params = self._stream_insert(request)
-        row = self._row(f'{text} ON CONFLICT DO NOTHING RETURNING "id"', params)
+        row = self.row(f'{text} ON CONFLICT DO NOTHING RETURNING "id"', params)
         return None if row is None else int(row[0])
 
     def explain(self, error: Exception) -> StreamsError | None:

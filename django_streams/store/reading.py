@@ -61,7 +61,7 @@ class ReadingStore(DatabaseStore):
     # Pages
 
     def head(self, key: str) -> Head | None:
-        row = self._row(
+        row = self.row(
             f'SELECT "id", "state", "cursor", "epoch", {self.lapsed} '
             f'FROM {STREAM} WHERE "key" = %s',
             [key],
@@ -73,7 +73,7 @@ class ReadingStore(DatabaseStore):
         # seq_from alone goes blind after a merge, one on seq_from + count scans
         # the log from its beginning. Lengths are summed without the bodies, and
         # a reader at the tail reads none.
-        rows = self._rows(
+        rows = self.rows(
             f'SELECT s."id", "state", "cursor", "epoch", {self.lapsed}, '
             f'b."seq_from", {self.BODY_OUT} FROM {STREAM} s LEFT JOIN {BLOCK} b '
             f'ON b."stream_id" = s."id" AND b."seq_from" + b."count" > %s '
@@ -119,7 +119,7 @@ class ReadingStore(DatabaseStore):
         )
 
     def status(self, key: str) -> StreamStatus | None:
-        row = self._row(
+        row = self.row(
             f'SELECT {self._status_columns} FROM {STREAM} WHERE "key" = %s', [key]
         )
         return None if row is None else _status(row)
@@ -135,7 +135,7 @@ class ReadingStore(DatabaseStore):
             where.append('"tag_key" = %s')
             params.append(ids.tag_key(tag))
         condition = f" WHERE {' AND '.join(where)}" if where else ""
-        rows = self._rows(
+        rows = self.rows(
             f"SELECT {self._status_columns} FROM {STREAM}{condition} "
             f'ORDER BY "created_at" DESC, "id" DESC LIMIT %s',
             [*params, limit],
@@ -143,14 +143,14 @@ class ReadingStore(DatabaseStore):
         return [_status(row) for row in rows]
 
     def owner(self, key: str) -> str | None:
-        row = self._row(f'SELECT "owner_key" FROM {STREAM} WHERE "key" = %s', [key])
+        row = self.row(f'SELECT "owner_key" FROM {STREAM} WHERE "key" = %s', [key])
         return None if row is None else str(row[0])
 
     def cancel_requested(self, pks: Sequence[int]) -> set[int]:
         if not pks:
             return set()
         marks = ", ".join(["%s"] * len(pks))
-        rows = self._rows(
+        rows = self.rows(
             f'SELECT "id" FROM {STREAM} WHERE "id" IN ({marks}) '
             'AND "cancel_requested" IS NOT NULL',
             list(pks),
@@ -159,7 +159,7 @@ class ReadingStore(DatabaseStore):
 
     def now(self) -> datetime:
         """The database's clock, as an aware UTC time."""
-        row = self._row(f"SELECT {self.clock} WHERE 1 = %s", [1])
+        row = self.row(f"SELECT {self.clock} WHERE 1 = %s", [1])
         assert row is not None
         return aware(row[0])
 

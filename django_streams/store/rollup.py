@@ -41,7 +41,7 @@ def rollup(store: GenericStore, pk: int, token: int | None, below: int) -> int:
     from .database import BLOCK
 
     mine = "" if token is None else 'AND ("writer" = %s OR "writer" IS NULL)'
-    rows = store._rows(
+    rows = store.rows(
         f'SELECT "seq_from", "count", LENGTH("body") FROM {BLOCK} '
         f'WHERE "stream_id" = %s AND "seq_from" < %s {mine} ORDER BY "seq_from"',
         [pk, below] if token is None else [pk, below, token],
@@ -82,11 +82,11 @@ def _merge(store: GenericStore, pk: int, run: list[_Block]) -> None:
     first, last = run[0].seq_from, run[-1].seq_from
     span = [pk, first, last]
     where = '"stream_id" = %s AND "seq_from" BETWEEN %s AND %s'
-    bodies = store._rows(
+    bodies = store.rows(
         f'SELECT {store.BODY_OUT} FROM {BLOCK} b WHERE {where} ORDER BY "seq_from"',
         span,
     )
-    gone = store._execute(f"DELETE FROM {BLOCK} WHERE {where}", span)
+    gone = store.execute(f"DELETE FROM {BLOCK} WHERE {where}", span)
     if not len(bodies) == gone == len(run):
         raise _Moved
     # Without a token: nobody looks for these chunks after an unclear failure.
