@@ -55,7 +55,7 @@ def main() -> int:
             continue
         print(f"{pair.name}:", flush=True)
         prepare(pair, interpreter)
-        command = [pair.venv / "bin/python", "-m", "pytest", "-q", *SUITES]
+        command = [str(pair.venv / "bin/python"), "-m", "pytest", "-q", *SUITES]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:
             failed.append(pair.name)
     for name in failed:

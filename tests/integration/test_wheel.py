@@ -89,8 +89,8 @@ def _run(command: Sequence[str | Path], folder: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", folder]
-    subprocess.run([*build, ROOT], check=True, capture_output=True)
+    build = ["-m", "build", "--wheel", "--no-isolation", "-o", str(folder), str(ROOT)]
+    subprocess.run([sys.executable, *build], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -104,9 +104,9 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True
     )
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     subprocess.run(
-        [*pip, "--no-compile", wheel, f"django=={django.__version__}"],
+        [*pip, "--no-compile", str(wheel), f"django=={django.__version__}"],
         check=True,
         capture_output=True,
     )
