@@ -49,6 +49,9 @@ class Settings:
     """A client that takes no byte for this long loses its response."""
     SSE_PACE: int | None = 8_388_608
     """Bytes a second of a replay under a server without back-pressure."""
+    SSE_MAX_AGE: float | None = 3600.0
+    """The shipped event view ends a response in order after this long; the
+    client resumes. A client that vanished without a word is let go by then."""
     ACCESS_POLICY: str = "django_streams.access.OwnerPolicy"
     ACCESS_RECHECK: float = 30.0
     """How often a long connection asks the access policy again."""

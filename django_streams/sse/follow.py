@@ -1,0 +1,305 @@
+"""One response's bytes: replay, follow, heartbeats, and every way to end.
+
+Two tasks. The *pump* pulls batches from the reader and encodes them; the task
+that iterates (the server's) takes what the pump put out. A second task because
+waiting for a batch cannot be interrupted for a heartbeat otherwise: cancelling
+the reader's step would close the reader. Timers re-arm themselves when they
+fire, not at every event, so an event costs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from ..exceptions import StreamClosedError, StreamNotFoundError
+from ..streams import Streams
+from ..types import StreamState, StreamStatus
+from . import encoder
+from .resume import Plan
+
+logger = logging.getLogger("django_streams.sse")
+
+RETRY_MS = range(1000, 5001)
+"""When to reconnect; random, or all clients of a restart come back at once."""
+
+DELETED = "deleted"
+"""Reason told to a reader whose stream was deleted under it."""
+
+_SMALL = 16_384
+"""The pump runs ahead of the client by no more than this."""
+
+_BURST = 0.1
+"""Seconds of SSE_PACE that go out at once, so live events are never held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Asked every *interval* seconds whether the response may go on."""
+
+    allowed: Callable[[], Awaitable[bool]]
+    interval: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How one response is served. Times are seconds; None or 0 is off."""
+
+    batch_size: int
+    heartbeat: float
+    max_age: float | None
+    send_timeout: float
+    pace: int | None
+    stop: asyncio.Event | None
+    guard: Guard | None
+
+
+class EventStream:
+    """Iterate once, in one task; that task is cancelled by a stuck client.
+
+    Closing or cancelling the iterator ends the reader before it returns; no
+    task, timer or subscription stays.
+    """
+
+    def __init__(
+        self, streams: Streams, status: StreamStatus, plan: Plan, terms: Terms
+    ) -> None:
+        self._streams = streams
+        self._status = status
+        self._plan = plan
+        self._terms = terms
+        self._next = plan.start
+        """Seq after the last chunk put out."""
+        self._out: deque[bytes] = deque()
+        self._retry: int | None = RETRY_MS[secrets.randbelow(len(RETRY_MS))]
+        self._complete = False
+        """The pump has put out its last."""
+        self._over = False
+        """Somebody ended the response: nothing more is sent."""
+        self._beat = False
+        """A heartbeat is due."""
+        self._sending = False
+        """The server has not come back from the last bytes."""
+        self._paid_until = 0.0
+        self._taker: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        return self._run()
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
+        terms = self._terms
+        if terms.stop is not None and terms.stop.is_set():
+            return
+        self._loop = asyncio.get_running_loop()
+        self._wrote = self._loop.time()
+        self._set_timers(asyncio.current_task())
+        try:
+            if self._plan.reset:
+                self._put(encoder.reset(self._status.cursor))
+            self._help(self._pump())
+            if terms.stop is not None:
+                self._help(self._end_on(terms.stop))
+            if terms.guard is not None:
+                self._help(self._keep_asking(terms.guard))
+            while (data := await self._take()) is not None:
+                self._wrote, self._sending = self._loop.time(), True
+                yield data
+                self._wrote, self._sending = self._loop.time(), False
+                del data
+        finally:
+            for timer in self._timers.values():
+                timer.cancel()
+            for task in self._helpers:
+                task.cancel()
+            await asyncio.gather(*self._helpers, return_exceptions=True)
+
+    # The taking side
+
+    async def _take(self) -> bytes | None:
+        """The next bytes to send, None when the response is at its end."""
+        while not (self._out or self._beat or self._complete or self._over):
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
+            self._taker = self._loop.create_future()
+            try:
+                await self._taker
+            finally:
+                self._taker = None
+        if self._out and not self._over:
+            data = self._out.popleft()
+            if self._terms.pace:
+                await self._pay(len(data), self._terms.pace)
+        elif self._beat:
+            data = encoder.HEARTBEAT
+        else:
+            return None
+        self._beat = False
+        return None if self._over else data
+
+    def _wake(self) -> None:
+        if self._taker is not None and not self._taker.done():
+            self._taker.set_result(None)
+
+    async def _pay(self, size: int, pace: int) -> None:
+        """Wait until *size* bytes are within *pace* bytes a second."""
+        now = self._loop.time()
+        if self._paid_until > now + _BURST:
+            await asyncio.sleep(self._paid_until - now - _BURST)
+        self._paid_until = max(self._paid_until, now) + size / pace
+
+    # The pump
+
+    async def _pump(self) -> None:
+        try:
+            async with aclosing(
+                self._streams.aread_batches(
+                    self._status.stream_id,
+                    start=self._plan.start,
+                    batch_size=self._terms.batch_size,
+                    on_up_to_date=self._up_to_date,
+                    raw=True,
+                )
+            ) as batches:
+                async for batch in batches:
+                    self._next = batch[-1].seq + 1
+                    for data in encoder.encode_chunks(batch):
+                        self._put(data)
+                        await self._make_room(len(data))
+            self._put(self._end(await self._final_status()))
+        except (StreamNotFoundError, StreamClosedError):
+            self._put(encoder.error(DELETED, self._next))
+        except Exception:
+            # Nothing may escape into the server: Daphne's housekeeping dies of
+            # an exception after the headers. No end event, so the client comes
+            # back and resumes.
+            logger.exception(
+                "reading stream %r failed; its event stream ends and the client "
+                "will reconnect",
+                self._status.stream_id,
+            )
+        finally:
+            self._complete = True
+            self._wake()
+
+    def _put(self, data: bytes) -> None:
+        if self._retry is not None:
+            data = encoder.with_retry(data, self._retry)
+            self._retry = None
+        self._out.append(data)
+        self._wake()
+
+    async def _make_room(self, size: int) -> None:
+        # While the client takes small events the reader may already wait for
+        # the next. During a replay or behind a slow client it must not: pages
+        # would pile up here, and batches that are at hand come without a pause.
+        if size <= _SMALL and len(self._out) < 2 and not self._sending:
+            return
+        self._room = self._loop.create_future()
+        try:
+            await self._room
+        finally:
+            self._room = None
+
+    def _up_to_date(self) -> None:
+        self._put(encoder.up_to_date())
+
+    async def _final_status(self) -> StreamStatus | None:
+        return await self._streams.astatus(self._status.stream_id)
+
+    def _end(self, status: StreamStatus | None) -> bytes:
+        # The reader follows the row, status() the id: after a deletion the id
+        # may already be another stream's.
+        if status is None or status.created_at != self._status.created_at:
+            return encoder.error(DELETED, self._next)
+        if status.state is StreamState.COMPLETED:
+            return encoder.done(status.cursor)
+        return encoder.error(status.error, status.cursor)
+
+    # Heartbeats, and what ends a response early
+
+    def _set_timers(self, task: asyncio.Task[Any] | None) -> None:
+        terms = self._terms
+        if terms.heartbeat:
+            self._call("heartbeat", terms.heartbeat, self._beat_if_idle)
+        if terms.send_timeout:
+            self._call("send", terms.send_timeout, self._give_up_if_stuck, task)
+        if terms.max_age:
+            self._call("age", terms.max_age, self._finish)
+
+    def _call(
+        self, name: str, delay: float, work: Callable[..., None], *a: Any
+    ) -> None:
+        self._timers[name] = self._loop.call_later(delay, work, *a)
+
+    def _beat_if_idle(self) -> None:
+        idle = self._loop.time() - self._wrote
+        left = self._terms.heartbeat - idle
+        if left <= 0 and not self._sending:
+            self._beat = True
+            self._wake()
+        self._call(
+            "heartbeat", left if left > 0 else self._terms.heartbeat, self._beat_if_idle
+        )
+
+    def _give_up_if_stuck(self, task: asyncio.Task[Any] | None) -> None:
+        """Cancel the iterating task when its last send does not return.
+
+        There is no other way out of a send of the server's. Django takes the
+        cancel for a client that left.
+        """
+        timeout = self._terms.send_timeout
+        left = self._wrote + timeout - self._loop.time() if self._sending else timeout
+        if left <= 0 and task is not None:
+            logger.warning(
+                "a client of stream %r took no byte for %s s; its event stream ends",
+                self._status.stream_id,
+                timeout,
+            )
+            self._over = True
+            task.cancel()
+            return
+        self._call("send", left, self._give_up_if_stuck, task)
+
+    def _finish(self) -> None:
+        self._over = True
+        self._wake()
+
+    def _help(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+
+    async def _end_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._finish()
+
+    async def _keep_asking(self, guard: Guard) -> None:
+        granted = self._loop.time()
+        while not self._over:
+            await asyncio.sleep(guard.interval)
+            try:
+                async with asyncio.timeout(guard.interval):
+                    allowed = await guard.allowed()
+            except Exception:
+                # A database that blinks throws nobody out; one that stays away
+                # must not keep a revoked reader in.
+                allowed = self._loop.time() < granted + 2 * guard.interval
+                logger.warning(
+                    "access to stream %r could not be checked; the reader %s",
+                    self._status.stream_id,
+                    "stays for now" if allowed else "is let go",
+                    exc_info=True,
+                )
+            else:
+                granted = self._loop.time()
+            if not allowed:
+                self._finish()
