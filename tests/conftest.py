@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from pytest_django import DjangoDbBlocker
@@ -54,11 +54,42 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             services.BY_NAME[name].require()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where everything is required, whatever the reason, a skip is a failure."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.outcome == "skipped" and services.required():
+        report.outcome = "failed"
+        report.longrepr = f"{_reason(report)} (required: CI or REQUIRE_ALL is set)"
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    # pytest gives (path, line, reason) for a skip.
+    assert isinstance(report.longrepr, tuple)
+    return report.longrepr[2].removeprefix("Skipped: ")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line for each reason to skip, with the number of tests it cost."""
     reasons = Counter(
-        str(report.longrepr[2]).removeprefix("Skipped: ")
-        for report in terminalreporter.stats.get("skipped", [])
+        _reason(report) for report in terminalreporter.stats.get("skipped", [])
     )
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped {count}: {reason}", yellow=True)
