@@ -33,11 +33,13 @@ DEMO_READY := $(DEMO)/.ready-$(subst $(comma),-,$(EXTRAS))
 .PHONY: demo test test-main test-matrix lint docs coverage clean python
 
 demo: $(DEMO_READY)
+	@$(DEMO)/bin/python -c 'import socket; socket.create_server(("$(HOST)", $(PORT))).close()' \
+		2>/dev/null || { echo "Port $(PORT) of $(HOST) is taken: make demo PORT=8001"; exit 1; }
 	@$(DEMO)/bin/python manage.py migrate --verbosity 0
 	@echo
 	@echo "  The chat is at http://$(HOST):$(PORT)/ (Ctrl-C ends it, PORT=... moves it)"
 	@echo
-	@exec $(DEMO)/bin/python -m daphne -b $(HOST) -p $(PORT) -v 1 \
+	@exec $(DEMO)/bin/python -m daphne -b $(HOST) -p $(PORT) -v 0 \
 		demo_project.asgi:application
 
 test: test-main test-matrix
