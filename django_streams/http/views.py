@@ -8,6 +8,7 @@ from typing import TypeVar
 from django.db import connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from .. import access, conf
@@ -32,15 +33,17 @@ def never_atomic(view: View) -> View:
 async def stream_events(request: HttpRequest, stream_id: str) -> HttpResponseBase:
     """Replay and follow *stream_id*; 404 for whom the policy does not let read.
 
-    Forbidden and unknown take the same path and the same time, down to the
-    headers: the policy is asked either way, since asking reads the session and
-    that adds ``Vary: Cookie``.
+    Forbidden and unknown take the same path and the same time: the policy is
+    asked either way. ``Vary`` is set here because a policy that reads the
+    session for some owners only would otherwise show which ids exist.
     """
     settings = conf.get()
     streams = Streams(using=settings.DATABASE)
     owner = await streams.aowner_of(stream_id)
     if not await access.aallowed("read", request, owner) or owner is None:
-        return not_found(stream_id)
+        denial = not_found(stream_id)
+        patch_vary_headers(denial, ["Cookie"])
+        return denial
 
     async def still_allowed() -> bool:
         owner = await streams.aowner_of(stream_id)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack
 from typing import Any, Final, cast
 
 from django.core.handlers.wsgi import WSGIRequest
@@ -195,9 +195,9 @@ class SSEResponse(StreamingHttpResponse):
     """
 
     def __init__(self, events: AsyncIterable[bytes]) -> None:
-        self._events = cast("AsyncGenerator[bytes]", aiter(events))
-        self._wrapped = False
-        super().__init__(self._events, content_type=CONTENT_TYPE, headers=HEADERS)
+        self._layers: list[AsyncIterator[bytes]] = []
+        """The events, then what was put around them, innermost first."""
+        super().__init__(events, content_type=CONTENT_TYPE, headers=HEADERS)
 
     def has_header(self, header: str) -> bool:
         return header.lower() == "content-encoding" or super().has_header(header)
@@ -217,17 +217,24 @@ class SSEResponse(StreamingHttpResponse):
                 type(value).__name__,
             )
             return
-        self._wrapped = value is not self._events
-        StreamingHttpResponse.streaming_content.fset(self, value)  # type: ignore[union-attr]
+        layer = aiter(value)
+        self._layers.append(layer)
+        StreamingHttpResponse.streaming_content.fset(self, layer)  # type: ignore[union-attr]
 
     def __aiter__(self) -> AsyncGenerator[bytes]:
         # Without a wrapper the server iterates the events themselves: two
         # generators fewer for every event to pass.
-        return self._through_wrapper() if self._wrapped else self._events
+        if len(self._layers) == 1:
+            return cast("AsyncGenerator[bytes]", self._layers[0])
+        return self._through_layers()
 
-    async def _through_wrapper(self) -> AsyncGenerator[bytes]:
-        # A wrapper's `async for` does not close what it iterates.
-        async with aclosing(self._events):
+    async def _through_layers(self) -> AsyncGenerator[bytes]:
+        # `async for` does not close what it iterates when it is left early, and
+        # a `finally` in a wrapper must not wait for the garbage collector.
+        async with AsyncExitStack() as stack:
+            for layer in self._layers:
+                if isinstance(layer, AsyncGenerator):
+                    stack.push_async_callback(layer.aclose)
             async for part in self.streaming_content:
                 yield part
 

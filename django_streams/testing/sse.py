@@ -19,6 +19,7 @@ import asyncio
 import codecs
 import json
 import re
+import socket
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -232,24 +233,26 @@ async def open_sse(
     *,
     headers: Mapping[str, str] = MappingProxyType({}),
     method: str = "GET",
-    limit: int = 65_536,
+    buffer: int | None = None,
     timeout: float = 10.0,
 ) -> AsyncIterator[SSEStream]:
     """Request *url* and read its response; leaving the block closes (FIN).
 
-    *timeout* seconds are given to the status line and the headers. *limit* is
-    the size of the read buffer: what is not read stays with the server.
+    *timeout* seconds are given to the connection, and again to the headers.
+    With *buffer* this side holds about so many bytes that were not read, so a
+    server that pushes back soon notices; else it is the system's megabytes.
     Cancelled: the connection is closed.
     """
     parts = urlsplit(url)
     host = parts.hostname or "127.0.0.1"
     secure = parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
     async with asyncio.timeout(timeout):
         reader, writer = await asyncio.open_connection(
-            host,
-            parts.port or (443 if secure else 80),
-            limit=limit,
+            sock=await _connect(host, port, buffer),
+            limit=buffer or 65_536,
             ssl=True if secure else None,
+            server_hostname=host if secure else None,
         )
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -269,6 +272,23 @@ async def open_sse(
         yield SSEStream(status, got, reader, writer)
     finally:
         writer.close()
+
+
+async def _connect(host: str, port: int, buffer: int | None) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = infos[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        if buffer is not None:
+            # Only before the connection is made does it bound the window.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        await loop.sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""``sse_response`` itself: what it answers, sends, and leaves behind."""
+"""``sse_response``: what it answers and sends, and where it begins."""
 
 from __future__ import annotations
 
@@ -8,55 +8,22 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.test import AsyncRequestFactory, RequestFactory
 
 from django_streams import (
-    StreamChunk,
     Streams,
-    StreamsError,
     StreamUsageError,
     sse_response,
 )
-from django_streams.sse.follow import Guard
-from django_streams.sse.response import SSEResponse, respond
+from django_streams.sse.response import SSEResponse
 from django_streams.store.memory import MemoryStore
-from django_streams.testing.sse import SSEEvent, SSEParser
+from django_streams.testing.sse import SSEParser
+from tests.integration.sse_reading import UP_TO_DATE, body, events, get, settled
 
 
 @pytest.fixture
 def streams() -> Streams:
     return Streams(using=MemoryStore())
-
-
-def get(path: str = "/", **headers: str) -> HttpRequest:
-    return AsyncRequestFactory().get(path, headers=headers)
-
-
-async def body(response: HttpResponseBase) -> bytes:
-    assert isinstance(response, SSEResponse)
-    return b"".join([part async for part in response])
-
-
-async def events(response: HttpResponseBase) -> list[tuple[str, Any, str | None]]:
-    parser = SSEParser()
-    return [
-        (item.event, item.json(), item.own_id)
-        for item in parser.feed(await body(response))
-        if isinstance(item, SSEEvent)
-    ]
-
-
-async def settled(streams: Streams, *chunks: Any, error: str | None = None) -> None:
-    async with await streams.aopen("a") as writer:
-        if chunks:
-            await writer.aextend(chunks)
-        if error is not None:
-            await writer.aerror(error)
-
-
-UP_TO_DATE: tuple[str, Any, str | None] = ("up-to-date", {}, None)
 
 
 async def test_a_settled_stream_is_replayed_and_ends(streams: Streams) -> None:
@@ -261,236 +228,6 @@ async def test_the_id_of_an_end_that_a_live_stream_has_not_reached_is_a_reset(
     assert isinstance(response, SSEResponse)
     async with aclosing(response.__aiter__()) as parts:
         assert b"event: reset" in await anext(parts)
-
-
-# What ends it
-
-
-async def test_a_reader_is_told_when_the_stream_is_deleted_under_it(
-    streams: Streams,
-) -> None:
-    writer = await streams.aopen("a")
-    await writer.aextend([1, 2])
-    response = await sse_response(streams, "a")
-    assert isinstance(response, SSEResponse)
-    async with aclosing(response.__aiter__()) as parts:
-        await anext(parts)
-        await anext(parts)
-        await writer.aclose(discard=True)
-        rest = b"".join([part async for part in parts])
-    (event,) = SSEParser().feed(rest)
-    assert isinstance(event, SSEEvent)
-    assert (event.event, event.json()) == ("error", {"reason": "deleted"})
-    assert event.own_id == "2"
-
-
-async def test_a_stream_deleted_between_the_answer_and_the_first_byte_is_told(
-    streams: Streams,
-) -> None:
-    await settled(streams, 1)
-    response = await sse_response(streams, "a")
-    await streams.adelete("a")
-    assert await events(response) == [("error", {"reason": "deleted"}, "0")]
-
-
-async def test_the_end_of_another_stream_with_the_same_id_is_not_told_as_ours(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await settled(streams, 1)
-    response = await sse_response(streams, "a")
-    real = streams.astatus
-
-    async def replaced_meanwhile(stream_id: str) -> Any:
-        await streams.adelete(stream_id)
-        await settled(streams, 1, 2, 3)
-        return await real(stream_id)
-
-    monkeypatch.setattr(streams, "astatus", replaced_meanwhile)
-    assert (await events(response))[-1] == ("error", {"reason": "deleted"}, "1")
-
-
-async def test_a_stop_event_ends_the_tail_without_an_end_event(
-    streams: Streams,
-) -> None:
-    await streams.aopen("a")
-    stop = asyncio.Event()
-    response = await sse_response(streams, "a", stop=stop)
-    assert isinstance(response, SSEResponse)
-    parts = response.__aiter__()
-    await anext(parts)
-    waiting = asyncio.ensure_future(anext(parts, b"the end"))
-    stop.set()
-    async with asyncio.timeout(5):
-        assert await waiting == b"the end"
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_stop_event_that_is_already_set_sends_nothing(streams: Streams) -> None:
-    await settled(streams, 1)
-    stop = asyncio.Event()
-    stop.set()
-    assert await body(await sse_response(streams, "a", stop=stop)) == b""
-
-
-async def test_a_maximum_age_ends_the_tail_in_order_and_without_an_end_event(
-    streams: Streams,
-) -> None:
-    await streams.aopen("a")
-    async with asyncio.timeout(5):
-        data = await body(await sse_response(streams, "a", max_age=0.05))
-    assert data.endswith(b"event: up-to-date\ndata: {}\n\n")
-
-
-async def test_cancelling_the_task_ends_the_tail_and_leaves_no_task(
-    streams: Streams,
-) -> None:
-    await streams.aopen("a")
-    response = await sse_response(streams, "a")
-    assert isinstance(response, SSEResponse)
-    seen = asyncio.Event()
-
-    async def serve() -> None:
-        async for _ in response:
-            seen.set()
-
-    task = asyncio.create_task(serve())
-    await seen.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_closing_the_iterator_leaves_no_task_and_no_timer(
-    streams: Streams,
-) -> None:
-    await streams.aopen("a")
-    response = await sse_response(streams, "a", max_age=60)
-    assert isinstance(response, SSEResponse)
-    parts = response.__aiter__()
-    await anext(parts)
-    await parts.aclose()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    loop: Any = asyncio.get_running_loop()
-    assert [timer for timer in loop._scheduled if not timer.cancelled()] == []
-
-
-async def test_a_client_that_takes_no_byte_is_given_up(
-    streams: Streams, settings: Any
-) -> None:
-    settings.DJANGO_STREAMS = {"SSE_SEND_TIMEOUT": 0.05}
-    await settled(streams, 1)
-    response = await sse_response(streams, "a")
-    assert isinstance(response, SSEResponse)
-
-    async def send_and_never_return() -> None:
-        async with aclosing(response.__aiter__()) as parts:
-            async for _ in parts:
-                await asyncio.Event().wait()
-
-    task = asyncio.create_task(send_and_never_return())
-    async with asyncio.timeout(5):
-        await asyncio.wait([task])
-    assert task.cancelled()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_client_that_does_not_read_is_not_read_for(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = await streams.aopen("a")
-    await writer.aextend(["x" * 1000] * 3000)
-    pulled = 0
-    read_batches = streams.aread_batches
-
-    async def counting(*args: Any, **kwargs: Any) -> AsyncIterator[list[StreamChunk]]:
-        nonlocal pulled
-        async with aclosing(read_batches(*args, **kwargs)) as batches:
-            async for batch in batches:
-                pulled += 1
-                yield batch
-
-    monkeypatch.setattr(streams, "aread_batches", counting)
-    response = await sse_response(streams, "a")
-    assert isinstance(response, SSEResponse)
-    async with aclosing(response.__aiter__()) as parts:
-        await anext(parts)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert pulled == 1
-        await anext(parts)
-        assert pulled == 2
-
-
-async def test_a_failing_database_ends_the_response_without_an_end_event(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    await settled(streams, 1)
-    response = await sse_response(streams, "a")
-
-    async def broken(stream_id: str) -> None:
-        raise StreamsError("the database is away")
-
-    monkeypatch.setattr(streams, "astatus", broken)
-    assert [name for name, _, _ in await events(response)] == ["message", "up-to-date"]
-    assert "will reconnect" in caplog.text
-
-
-# Heartbeats and access
-
-
-async def test_silence_is_broken_by_comments_that_move_no_id_and_ask_nothing(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await streams.aopen("a")
-    response = await sse_response(streams, "a", heartbeat=0.02)
-    assert isinstance(response, SSEResponse)
-    async with aclosing(response.__aiter__()) as parts:
-        await anext(parts)
-
-        def no_query(*args: object) -> None:
-            raise AssertionError("a heartbeat asked the store")
-
-        monkeypatch.setattr(streams._store, "status", no_query)
-        monkeypatch.setattr(streams._store, "head", no_query)
-        assert [await anext(parts) for _ in range(3)] == [b":\n"] * 3
-
-
-async def test_a_heartbeat_of_zero_is_none(streams: Streams) -> None:
-    await streams.aopen("a")
-    data = await body(await sse_response(streams, "a", heartbeat=0, max_age=0.1))
-    assert b":\n" not in data.replace(b"retry:", b"")
-
-
-async def test_a_reader_whose_access_ends_is_let_go(streams: Streams) -> None:
-    await streams.aopen("a")
-    answers = [True, True, False]
-
-    async def allowed() -> bool:
-        return answers.pop(0)
-
-    response = await respond(streams, "a", guard=Guard(allowed, 0.01))
-    async with asyncio.timeout(5):
-        assert b"done" not in await body(response)
-    assert answers == []
-
-
-async def test_access_that_cannot_be_checked_lasts_two_intervals_and_no_longer(
-    streams: Streams, caplog: pytest.LogCaptureFixture
-) -> None:
-    await streams.aopen("a")
-    asked = 0
-
-    async def broken() -> bool:
-        nonlocal asked
-        asked += 1
-        raise OSError("away")
-
-    response = await respond(streams, "a", guard=Guard(broken, 0.05))
-    async with asyncio.timeout(5):
-        await body(response)
-    assert asked in (1, 2)
-    assert "let go" in caplog.text
 
 
 # WSGI, HEAD, arguments
