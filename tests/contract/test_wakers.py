@@ -17,32 +17,13 @@ from django_streams.ids import stream_key
 from django_streams.testing import LossyWaker
 from django_streams.wake import LocalWaker, Waker
 from django_streams.wake.channel_layer import ChannelLayerWaker
+from tests.ears import WITHIN, Ear
 from tests.own_redis import LAYERS, redis_layer
 
 KEY = stream_key("a stream")
 OTHER = stream_key("another stream")
-WITHIN = 10.0
 
 RELIABLE = ["local", "in memory", *LAYERS]
-
-
-class Ear:
-    """A callback that counts, and waits until it was called."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._called = threading.Condition()
-
-    def __call__(self) -> None:
-        with self._called:
-            self.count += 1
-            self._called.notify_all()
-
-    def hears(self, times: int = 1) -> None:
-        """Returns once it was called *times* times in all."""
-        with self._called:
-            heard = self._called.wait_for(lambda: self.count >= times, WITHIN)
-        assert heard, f"heard {self.count} of {times} wakes within {WITHIN} s"
 
 
 class WakerUnderTest:

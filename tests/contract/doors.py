@@ -1,0 +1,184 @@
+"""Both doors behind one: a test written once runs through either.
+
+:class:`SyncDoor` gives the objects as they are. :class:`AsyncDoor` gives
+objects whose plain methods run the ``a``-twins on one event loop, in a thread
+of its own, as a server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self, cast
+
+from django.db import connections
+
+from django_streams import StreamChunk, Streams, StreamWriter
+
+from .waiting import WITHIN, eventually
+
+_END = object()
+
+
+class Follower:
+    """A reader in the background: what it has seen, and how it ended."""
+
+    def __init__(self) -> None:
+        self.chunks: list[StreamChunk] = []
+        self.end: Future[None] = Future()
+        self.stop: Callable[[], None]
+
+    @property
+    def values(self) -> list[Any]:
+        return [c.chunk for c in self.chunks]
+
+    def wait_for(self, count: int) -> list[Any]:
+        """The values, as soon as there are *count*; raises what ended it early."""
+        eventually(lambda: len(self.chunks) >= count or self.end.done())
+        if len(self.chunks) < count:
+            self.end.result(0)
+            raise AssertionError(f"ended with {len(self.chunks)} of {count}")
+        return self.values
+
+    def finish(self) -> list[Any]:
+        """Wait for the end; raises the error with which the reader ended."""
+        self.end.result(WITHIN)
+        return self.values
+
+
+class SyncDoor:
+    name = "sync"
+
+    def enter(self, streams: Streams) -> Streams:
+        return streams
+
+    def follow(self, streams: Streams, stream_id: str, **options: Any) -> Follower:
+        """Read in a thread until the end, or until the test is over."""
+        follower = Follower()
+        stop = threading.Event()
+
+        def run() -> None:
+            try:
+                for chunk in streams.read(stream_id, stop=stop, **options):
+                    follower.chunks.append(chunk)
+            except BaseException as error:
+                connections.close_all()
+                follower.end.set_exception(error)
+            else:
+                connections.close_all()
+                follower.end.set_result(None)
+
+        thread = threading.Thread(target=run, name=f"reader of {stream_id}")
+
+        def halt() -> None:
+            stop.set()
+            thread.join(WITHIN)
+            assert not thread.is_alive(), "a sync reader ignored its stop event"
+
+        follower.stop = halt
+        thread.start()
+        return follower
+
+    def close(self) -> None:
+        pass
+
+
+class AsyncDoor:
+    name = "async"
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._halt = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="the async door")
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._halt.wait())
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def step() -> Any:
+            return await awaitable
+
+        return self.submit(step()).result(WITHIN)
+
+    def submit(self, coroutine: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def enter(self, streams: Streams) -> Streams:
+        return cast(Streams, Twin(self, streams))
+
+    def follow(self, streams: Streams, stream_id: str, **options: Any) -> Follower:
+        """Read in a task until the end, or until the test is over."""
+        follower = Follower()
+        real = cast(Twin, streams)._target
+
+        async def run() -> None:
+            async with aclosing(real.aread(stream_id, **options)) as reader:
+                async for chunk in reader:
+                    follower.chunks.append(chunk)
+
+        follower.end = self.submit(run())
+
+        def halt() -> None:
+            follower.end.cancel()
+
+        follower.stop = halt
+        return follower
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._halt.set)
+        self._thread.join(WITHIN)
+        assert not self._thread.is_alive(), "the async door's loop did not end"
+
+
+class Twin:
+    """An object whose method ``foo`` runs ``afoo`` on the door's loop."""
+
+    def __init__(self, door: AsyncDoor, target: Any) -> None:
+        self._door = door
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        twin = getattr(self._target, f"a{name}", None)
+        if twin is None:
+            return getattr(self._target, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = twin(*args, **kwargs)
+            if inspect.isasyncgen(result):
+                return self._steps(result)
+            result = self._door.run(result)
+            if isinstance(result, StreamWriter):
+                return Twin(self._door, result)
+            return result
+
+        return call
+
+    def _steps(self, reader: Any) -> Iterator[Any]:
+        try:
+            while (item := self._door.run(anext(reader, _END))) is not _END:
+                yield item
+        finally:
+            self._door.run(reader.aclose())
+
+    def __enter__(self) -> Self:
+        self._door.run(self._target.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> Any:
+        return self._door.run(self._target.__aexit__(kind, error, where))
+
+
+Door = SyncDoor | AsyncDoor
+DOORS: dict[str, Callable[[], Door]] = {"sync": SyncDoor, "async": AsyncDoor}
