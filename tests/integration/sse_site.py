@@ -103,11 +103,11 @@ async def stats(request: HttpRequest) -> JsonResponse:
     )
 
 
-def page(request: HttpRequest) -> HttpResponse:
+async def page(request: HttpRequest) -> HttpResponse:
     return HttpResponse("<!doctype html><meta charset=utf-8><title>Stream</title>")
 
 
-def module(request: HttpRequest, name: str) -> HttpResponse:
+async def module(request: HttpRequest, name: str) -> HttpResponse:
     text = (PACKAGE / "static" / "django_streams" / name).read_text()
     return HttpResponse(text, content_type="text/javascript; charset=utf-8")
 
@@ -117,6 +117,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("do/<str:what>/<path:stream_id>", never_atomic(act)),
     path("watched/<path:stream_id>", never_atomic(watched)),
     path("stats", never_atomic(stats)),
-    path("page", page),
-    path("static/<str:name>", module),
+    path("page", never_atomic(page)),
+    path("static/<str:name>", never_atomic(module)),
 ]
