@@ -245,9 +245,7 @@ def _dumps(value: Any) -> str:
 
 
 def _frame(kind: str, **members: Any) -> str:
-    return _dumps(
-        {"type": kind} | {k: v for k, v in members.items() if v is not None}
-    )
+    return _dumps({"type": kind} | {k: v for k, v in members.items() if v is not None})
 
 
 class Response:

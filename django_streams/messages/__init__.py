@@ -1,5 +1,7 @@
 """UI messages: pure functions of the chunks and the parts, without Django."""
 
+from __future__ import annotations
+
 from .accumulator import Accumulator
 from .grammar import Grammar
 

@@ -1,0 +1,84 @@
+"""What ``on_chat_message`` gets: one turn, as the user of the app sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .records import ConversationRef, TurnRecord, UIMessage
+
+
+class Turn:
+    """One run of the agent: what was asked, by whom, and whether to stop."""
+
+    def __init__(
+        self,
+        record: TurnRecord,
+        conversation: ConversationRef,
+        messages: list[UIMessage],
+        user: Any,
+        *,
+        renew: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.request_id = record.request_id
+        self.conversation = conversation
+        """Its ``agent``, ``name`` and ``owner``."""
+        self.messages = messages
+        """UIMessage dicts, oldest first; the last is what is to be answered."""
+        self.user = user
+        """Who asked; an ``AnonymousUser`` for a visitor."""
+        self.body = record.body
+        """The custom keys of the request, None without any."""
+        self.client_tools = record.client_tools
+        self.trigger = record.trigger
+        """``"submit-message"`` or ``"regenerate-message"``."""
+        self.continuation = record.continuation
+        self.attempt = record.attempt
+        """1 for the first run."""
+        self.partial: UIMessage | None = None
+        """What an interrupted attempt had already stored."""
+        self.cancelled = asyncio.Event()
+        """Set when somebody asked to stop; the handler is cancelled as well."""
+        self._renew = renew
+
+    @property
+    def text(self) -> str:
+        """The text of the last message of the user."""
+        for message in reversed(self.messages):
+            if message.get("role") == "user":
+                return "".join(
+                    part["text"]
+                    for part in message.get("parts", ())
+                    if part.get("type") == "text" and isinstance(part.get("text"), str)
+                )
+        return ""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, or return early when the turn is to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.cancelled.wait()
+        except TimeoutError:
+            pass
+
+    async def heartbeat(self) -> None:
+        """Say that a handler which yields nothing for long is alive."""
+        await self._renew()
+
+
+def to_answer(messages: list[UIMessage], record: TurnRecord) -> list[UIMessage]:
+    """The transcript as the turn's handler reads it: its question comes last.
+
+    Messages are stored when they are sent, so the answer to an earlier turn may
+    stand behind this turn's question, and questions of later turns may be there
+    too: those are not this turn's business.
+    """
+    if not record.origin_ids:
+        return messages
+    last = record.origin_ids[-1]
+    at = next((i for i, m in enumerate(messages) if m.get("id") == last), None)
+    if at is None:
+        return messages
+    answers = [m for m in messages[at + 1 :] if m.get("role") != "user"]
+    return [*messages[:at], *answers, messages[at]]
