@@ -17,6 +17,7 @@
 import { newId, newUuid } from "./ids.js";
 import { ReconnectingSocket } from "./socket.js";
 import { Transcript } from "./transcript.js";
+import { UnsentStore } from "./unsent.js";
 
 export { messageText } from "./message.js";
 
@@ -27,7 +28,6 @@ const QUIET = 30_000;
 const STALE = 10_000;
 /** A submission that this many connections swallowed without a sign is given up. */
 const MAX_TRIES = 5;
-const STORAGE_PREFIX = "django_streams.unsent:";
 
 export class ChatConnection extends EventTarget {
   /** "closed", "connecting", "open", "reconnecting" or "refused". */
@@ -36,6 +36,7 @@ export class ChatConnection extends EventTarget {
   refusal = null;
 
   #transcript = new Transcript();
+  #unsent;
   #options;
   #pageId = newUuid();
   #socket;
@@ -73,7 +74,8 @@ export class ChatConnection extends EventTarget {
     ...socket
   }) {
     super();
-    this.#options = { path, origin, query, body, resume, storage, fetch, clock, now };
+    this.#options = { path, origin, query, body, resume, fetch, clock, now };
+    this.#unsent = new UnsentStore(storage, path);
     this.#socket = new ReconnectingSocket({
       url: () => this.#url("", { _pk: this.#pageId }).replace(/^http/, "ws"),
       onopen: () => this.#opened(),
@@ -124,7 +126,9 @@ export class ChatConnection extends EventTarget {
 
   /** Load the history, connect, and stay connected until {@link close}. */
   open() {
-    this.#restore();
+    for (const { id, user, body } of this.#unsent.kept()) {
+      this.#transcript.ask(id, { user, body, trigger: "submit-message" });
+    }
     globalThis.addEventListener?.("online", this.#wake);
     globalThis.document?.addEventListener("visibilitychange", this.#wake);
     this.#setConnection("connecting");
@@ -461,37 +465,7 @@ export class ChatConnection extends EventTarget {
   }
 
   #changed() {
-    this.#keep();
+    this.#unsent.keep(this.#transcript.unconfirmed());
     this.dispatchEvent(new Event("change"));
-  }
-
-  #keep() {
-    const { storage, path } = this.#options;
-    if (!storage) return;
-    const unsent = this.#transcript
-      .unconfirmed()
-      .filter(({ user }) => user !== null)
-      .map(({ id, user, body }) => ({ id, user, body }));
-    const key = STORAGE_PREFIX + path;
-    try {
-      if (unsent.length > 0) storage.setItem(key, JSON.stringify(unsent));
-      else if (storage.getItem(key) !== null) storage.removeItem(key);
-    } catch {
-      // Full or forbidden: what was typed is then kept by this page alone.
-    }
-  }
-
-  #restore() {
-    const { storage, path } = this.#options;
-    let unsent;
-    try {
-      unsent = JSON.parse(storage?.getItem(STORAGE_PREFIX + path) ?? "[]");
-    } catch {
-      return;
-    }
-    for (const { id, user, body } of unsent) {
-      if (this.#transcript.turns.has(id)) continue;
-      this.#transcript.ask(id, { user, body, trigger: "submit-message" });
-    }
   }
 }
