@@ -36,6 +36,7 @@ class Grammar:
         self._continuation = continuation
         self._started = False
         self._finished = False
+        self._in_step = False
         self._own_step = False
         self._own_text: str | None = None
         self._texts = 0
@@ -52,8 +53,8 @@ class Grammar:
             return []
         chunks = self._begin()
         if self._own_text is None:
-            if not self._open and not self._own_step:
-                self._own_step = True
+            if not self._open and not self._in_step:
+                self._in_step = self._own_step = True
                 chunks.append({"type": "start-step"})
             self._texts += 1
             number = "" if self._texts == 1 else f"-{self._texts}"
@@ -88,13 +89,14 @@ class Grammar:
         match kind:
             case "start-step" | "step-start":
                 chunks += self._end_own_step()
+                self._in_step = True
                 chunks.append(chunk)
             case "finish-step":
                 chunks += self._end_open()
-                self._own_step = False
+                self._in_step = self._own_step = False
                 chunks.append(chunk)
             case "finish":
-                chunks += self._end_open() + self._end_own_step()
+                chunks += self._end_own_step() + self._end_open()
                 self._finished = True
                 chunks.append(chunk)
             case _:
@@ -105,7 +107,7 @@ class Grammar:
         """What is missing at the end of a reply; nothing if nothing was said."""
         if not self._started:
             return []
-        chunks = self._end_own_text() + self._end_open() + self._end_own_step()
+        chunks = self._end_own_text() + self._end_own_step() + self._end_open()
         if not self._finished:
             self._finished = True
             chunks.append({"type": "finish"})
@@ -173,5 +175,5 @@ class Grammar:
     def _end_own_step(self) -> list[Chunk]:
         if not self._own_step:
             return []
-        self._own_step = False
-        return [{"type": "finish-step"}]
+        self._in_step = self._own_step = False
+        return [*self._end_open(), {"type": "finish-step"}]
