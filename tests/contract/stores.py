@@ -43,7 +43,7 @@ class StoreUnderTest(ABC):
     def elapse(self, seconds: float) -> None:
         """Let time pass for everything stored so far, as its own clock sees it."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to do
         """Leave nothing behind; background work may still be going on."""
 
 

@@ -8,12 +8,30 @@ from typing import Any, ClassVar
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import TestCase, override_settings
+from pytest_django.plugin import DjangoDbBlocker
 
 from django_streams import StreamNotFoundError, Streams, StreamState
+from tests import services
+from tests.databases import Databases
 
 from .conftest import SHORT
 
 SINGLE = SHORT | {"SINGLE_CONNECTION": True}
+
+
+@pytest.fixture(autouse=True)
+def short_timers() -> None:
+    """The classes below bring their own settings."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made(
+    databases: Databases, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """TestCase takes it for granted that its databases exist."""
+    with django_db_blocker.unblock():
+        if services.postgresql.missing() is None:
+            databases.ensure("postgresql")
 
 
 class Both:
