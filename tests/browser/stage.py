@@ -20,6 +20,7 @@ import mimetypes
 import queue
 import threading
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -164,8 +165,7 @@ def _static(name: str) -> Response:
     if path is None:
         return _response(404, "text/plain", b"")
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    with open(path, "rb") as file:
-        return _response(200, kind, file.read())
+    return _response(200, kind, Path(path).read_bytes())
 
 
 def _response(status: int, kind: str, body: bytes) -> Response:

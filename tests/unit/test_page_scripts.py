@@ -14,14 +14,22 @@ OLDEST = (20, 19)
 """The first Node.js that tells modules from scripts by their content."""
 
 
-@pytest.mark.needs("node")
+def _probe() -> str | None:
+    if reason := services.node.missing():
+        return reason
+    found = subprocess.run(
+        ["node", "--version"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    version = tuple(int(number) for number in found.removeprefix("v").split(".")[:2])
+    return None if version >= OLDEST else f"this one is {found}"
+
+
+node = services.Service("Node.js 20.19", _probe)
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("*.test.*")))
 def test_the_scripts_pass_their_own_tests(name: str) -> None:
-    version = subprocess.run(
-        ["node", "--version"], check=True, capture_output=True, text=True
-    ).stdout
-    if tuple(int(n) for n in version.strip("v\n").split(".")[:2]) < OLDEST:
-        services.give_up(f"needs Node.js 20.19: this one is {version.strip()}")
+    node.require()
     done = subprocess.run(
         ["node", "--test", "--test-reporter=spec", str(SCRIPTS / name)],
         capture_output=True,
