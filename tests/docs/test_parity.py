@@ -17,11 +17,6 @@ SYNC_ONLY_PARAMETERS = {
     "read": {"stop", "timeout"},
     "read_batches": {"stop", "timeout"},
 }
-# What the process's keeper and a handle say to each other; nobody else calls it.
-WITHOUT_TWIN: dict[type, set[str]] = {
-    Streams: set(),
-    StreamWriter: {"ask_cancelled", "keep_alive", "note_cancelled"},
-}
 
 
 def _methods(cls: type) -> dict[str, Any]:
@@ -46,7 +41,7 @@ def test_every_method_has_a_twin_or_is_one(cls: type) -> None:
     methods = _methods(cls)
     paired = {name for name in methods if "a" + name in methods}
     paired |= {"a" + name for name in paired}
-    assert set(methods) - paired == WITHOUT_TWIN[cls]
+    assert set(methods) == paired
 
 
 @pytest.mark.parametrize(("cls", "name"), _pairs())
@@ -76,7 +71,7 @@ def test_only_the_twin_is_asynchronous(cls: type, name: str) -> None:
 
 @pytest.mark.parametrize("cls", PUBLIC)
 def test_both_doors_are_documented(cls: type) -> None:
-    public = set(_methods(cls)) - WITHOUT_TWIN[cls]
+    public = _methods(cls)
     assert [n for n in sorted(public) if not inspect.getdoc(getattr(cls, n))] == []
 
 
