@@ -1,0 +1,501 @@
+"""Submitting a message and getting the reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from django_streams import PublicError
+from django_streams.turns import door, status, transcript
+from django_streams.turns.records import TurnStatus
+from django_streams.turns.replay import turn_streams
+
+from .chatting import (
+    MESSAGES,
+    RESPONSE,
+    Script,
+    Tab,
+    chunks,
+    eventually,
+    make_agent,
+    message_text,
+    ref_of,
+    responses,
+    text_of,
+    user_message,
+)
+
+pytestmark = pytest.mark.usefixtures("chat")
+
+
+async def stored(agent: Any, room: str = "room", owner: str = "a:v1") -> list[Any]:
+    import json
+
+    texts = await door.run(transcript.texts, ref_of(agent, room, owner))
+    return [json.loads(text) for text in texts]
+
+
+async def turn_of(agent: Any, request_id: str = "q1") -> Any:
+    return await door.run(status.find_turn, ref_of(agent, "room"), request_id)
+
+
+async def test_a_reply_comes_chunk_by_chunk_and_is_stored() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ready()
+        await tab.ask("hello")
+        await script.begun.wait()
+        script.say("Hel")
+        first = await tab.until(RESPONSE, seq=3)
+        script.say("lo", " you")
+        script.end()
+        frames = [*tab.kept, *await tab.done()]
+    assert "Hel" in first["body"]
+    assert [chunk["type"] for chunk in chunks(frames)] == [
+        "start",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "text-delta",
+        "text-delta",
+        "text-end",
+        "finish-step",
+        "finish",
+    ]
+    assert [f["seq"] for f in responses(frames) if not f["done"]] == list(range(9))
+    assert frames[-1] == {
+        "type": RESPONSE,
+        "id": "q1",
+        "body": "",
+        "done": True,
+        "messageIds": ["u-q1"],
+    }
+    asked, answer = await stored(agent)
+    assert asked == user_message("hello", "u-q1")
+    assert answer["id"] == chunks(frames)[0]["messageId"]
+    assert message_text(answer) == text_of(frames) == "Hello you"
+
+
+async def test_the_handler_gets_the_turn() -> None:
+    script = Script()
+    script.end()
+    agent = script.agent()
+    old = [user_message("old", "u0"), {"id": "a0", "role": "assistant", "parts": []}]
+    async with Tab(agent) as tab:
+        await tab.ask("new", "q1", *old, mode="x", clientTools=[{"name": "t"}])
+        await tab.done()
+    (turn,) = script.turns
+    assert [message["id"] for message in turn.messages] == ["u0", "a0", "u-q1"]
+    assert turn.text == "new"
+    assert turn.request_id == "q1"
+    assert turn.body == {"mode": "x"}
+    assert turn.client_tools == [{"name": "t"}]
+    assert turn.trigger == "submit-message"
+    assert (turn.attempt, turn.continuation, turn.partial) == (1, False, None)
+    assert not turn.user.is_authenticated
+    assert turn.conversation == ref_of(agent, "room")
+
+
+async def test_the_handler_runs_on_an_instance_made_for_the_turn() -> None:
+    seen: list[Any] = []
+
+    async def on_chat_message(self: Any, turn: Any) -> str:
+        seen.append(self)
+        assert not hasattr(self, "scope")
+        return "x"
+
+    async with Tab(make_agent(on_chat_message)) as tab:
+        for request_id in ("q1", "q2"):
+            await tab.ask("x", request_id)
+            await tab.done(request_id)
+    assert seen[0] is not seen[1]
+
+
+def sync_words(self: Any, turn: Any) -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def words() -> AsyncIterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def returns_string(self: Any, turn: Any) -> str:
+    return "ab"
+
+
+async def returns_list(self: Any, turn: Any) -> list[Any]:
+    return ["a", {"type": "text-delta", "id": "x", "delta": "b"}]
+
+
+async def returns_generator(self: Any, turn: Any) -> Iterator[str]:
+    return iter(["a", "b"])
+
+
+async def returns_async_generator(self: Any, turn: Any) -> AsyncIterator[str]:
+    return words()
+
+
+def plain_string(self: Any, turn: Any) -> str:
+    return "ab"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        sync_words,
+        returns_string,
+        returns_list,
+        returns_generator,
+        returns_async_generator,
+        plain_string,
+    ],
+)
+async def test_whatever_a_handler_returns_becomes_a_reply(handler: Any) -> None:
+    agent = make_agent(handler)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        frames = await tab.done()
+    assert text_of(frames) == "ab"
+    assert message_text((await stored(agent))[1]) == "ab"
+
+
+async def test_nothing_to_say_is_told_and_leaves_no_message() -> None:
+    async def on_chat_message(self: Any, turn: Any) -> None:
+        return None
+
+    agent = make_agent(on_chat_message)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        (last,) = responses(await tab.done())
+    assert last["body"] == "No response was generated by the agent."
+    assert last["outcome"] == "completed"
+    assert len(await stored(agent)) == 1
+
+
+async def empty(self: Any, turn: Any) -> AsyncIterator[str]:
+    for item in ("", ""):
+        yield item
+
+
+async def empty_string(self: Any, turn: Any) -> str:
+    return ""
+
+
+@pytest.mark.parametrize("handler", [empty, empty_string])
+async def test_an_empty_reply_ends_with_an_empty_frame(handler: Any) -> None:
+    agent = make_agent(handler)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        (last,) = responses(await tab.done())
+    assert last["body"] == ""
+    assert "error" not in last
+    assert len(await stored(agent)) == 1
+
+
+async def test_chunks_of_the_handler_reach_the_client_and_the_message() -> None:
+    script = Script()
+    agent = script.agent()
+    script.say(
+        {"type": "start", "messageId": "mine", "messageMetadata": {"model": "m"}},
+        {"type": "data-note", "data": {"a": "\x00\u2028é😀"}},
+        {"type": "data-tick", "data": 1, "transient": True},
+        "text",
+    )
+    script.end()
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        frames = await tab.done()
+    kinds = [chunk["type"] for chunk in chunks(frames)]
+    assert kinds.count("data-tick") == kinds.count("data-note") == 1
+    answer = (await stored(agent))[1]
+    assert answer["id"] == "mine"
+    assert answer["metadata"] == {"model": "m"}
+    assert answer["parts"][0] == {
+        "type": "data-note",
+        "data": {"a": "\x00\u2028é😀"},
+    }
+
+
+async def test_a_reply_goes_on_when_every_client_has_gone() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        script.say("a", "b", "c")
+        await tab.until(RESPONSE, seq=5)
+    assert not script.ended.is_set()
+    script.say("d")
+    script.end()
+    await script.ended.wait()
+    messages = await eventually_stored(agent, 2)
+    assert message_text(messages[1]) == "abcd"
+
+
+async def eventually_stored(agent: Any, count: int) -> list[Any]:
+    while len(messages := await stored(agent)) < count:
+        await asyncio.sleep(0.01)
+    return messages
+
+
+async def test_the_log_settles_with_the_message_and_the_turn() -> None:
+    script = Script()
+    agent = script.agent()
+    script.say("x")
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        await tab.until(RESPONSE, seq=3)
+        running = await turn_of(agent)
+        assert running.status is TurnStatus.RUNNING
+        script.end()
+        await tab.done()
+    turn = await turn_of(agent)
+    assert turn.status is TurnStatus.COMPLETED
+    log = await turn_streams(door.alias()).astatus(turn.stream)
+    assert log is not None
+    assert (log.state, log.tag) == ("completed", "q1")
+    assert log.metadata is not None
+    assert log.metadata["messageId"] == (await stored(agent))[1]["id"]
+
+
+@pytest.mark.parametrize(
+    ("error", "exposed", "expected"),
+    [
+        (ValueError("secret"), False, "Internal error (reference "),
+        (ValueError("secret"), True, "ValueError: secret"),
+        (PublicError("Out of credit."), False, "Out of credit."),
+    ],
+)
+async def test_an_exception_ends_the_turn_and_keeps_the_partial(
+    error: Exception,
+    exposed: bool,
+    expected: str,
+    chat_alias: str,
+    settings: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings.DJANGO_STREAMS = {"DATABASE": chat_alias, "EXPOSE_ERRORS": exposed}
+    script = Script()
+    agent = script.agent()
+    script.say("par", "tial", error)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        frames = await tab.done()
+        assert (await tab.probe())["type"] == "cf_agent_stream_resuming"
+    last = frames[-1]
+    assert last["error"] is True
+    assert last["body"].startswith(expected)
+    assert "replay" not in last and "outcome" not in last
+    assert text_of(frames) == "partial"
+    assert message_text((await stored(agent))[1]) == "partial"
+    if isinstance(error, ValueError):
+        assert "secret" in caplog.text
+
+
+async def test_an_exception_before_the_first_word_is_told_too() -> None:
+    async def on_chat_message(self: Any, turn: Any) -> str:
+        raise PublicError("no")
+
+    agent = make_agent(on_chat_message)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        (last,) = responses(await tab.done())
+    assert (last["body"], last["error"], last["done"]) == ("no", True, True)
+
+
+async def test_an_error_chunk_ends_the_turn_with_its_text() -> None:
+    script = Script()
+    agent = script.agent()
+    script.say("x", {"type": "error", "errorText": "boom"}, "never")
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        frames = responses(await tab.done())
+    told, last = frames[-2:]
+    assert (told["body"], told["error"], told["done"]) == ("boom", True, False)
+    assert (last["body"], last["outcome"], last["done"]) == ("", "error", True)
+    assert script.ended.is_set()
+
+
+async def test_an_item_that_is_no_chunk_is_an_error_and_not_the_end_of_the_agent() -> (
+    None
+):
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at, bad in enumerate([7, {"no": "type"}, {"type": "x", "n": float("nan")}]):
+            script.say("ok", bad)
+            await tab.ask("x", f"q{at}")
+            assert (await tab.done(f"q{at}"))[-1]["error"] is True
+        script.say("fine")
+        script.end()
+        await tab.ask("x", "q9")
+        assert text_of(await tab.done("q9"), "q9") == "fine"
+
+
+async def test_a_request_that_is_sent_twice_runs_once() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        await tab.ask("x")
+        script.say("once")
+        script.end()
+        frames = await tab.done()
+        assert text_of(frames) == "once"
+        # Also when it is over: the client only learns again how it ended.
+        await tab.ask("x")
+        again = await tab.done()
+    assert [f["type"] for f in again] == [MESSAGES, RESPONSE]
+    assert len(script.turns) == 1
+    assert len(await stored(agent)) == 2
+
+
+async def test_two_quick_messages_are_answered_one_after_the_other() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ask("one", "q1")
+        await tab.ask("two", "q2", user_message("one", "u-q1"))
+        script.say("first")
+        script.end()
+        script.say("second")
+        script.end()
+        frames = await tab.done("q2")
+    assert text_of(frames, "q1") == "first"
+    assert text_of(frames, "q2") == "second"
+    order = [f["id"] for f in frames if f["type"] == RESPONSE]
+    assert order == sorted(order), "chunks of two turns were mixed"
+    one, two = script.turns
+    assert [m["id"] for m in one.messages] == ["u-q1"]
+    # The second question comes last for the model, after the first answer.
+    assert [m["role"] for m in two.messages] == ["user", "assistant", "user"]
+    assert two.text == "two"
+    assert len(await stored(agent)) == 4
+
+
+async def test_regenerating_replaces_the_answer() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        script.say("old")
+        script.end()
+        await tab.ask("x")
+        await tab.done()
+        first = (await stored(agent))[1]["id"]
+        script.say("new")
+        script.end()
+        question = user_message("x", "u-q1")
+        await tab.submit([question], "q2", trigger="regenerate-message")
+        await tab.done("q2")
+    _, answer = await stored(agent)
+    assert message_text(answer) == "new"
+    assert answer["id"] != first
+    assert script.turns[1].trigger == "regenerate-message"
+
+
+async def test_an_edited_question_replaces_what_followed() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at in (1, 2):
+            script.say(f"answer {at}")
+            script.end()
+            await tab.ask(f"question {at}", f"q{at}", *await stored(agent))
+            await tab.done(f"q{at}")
+        script.say("better")
+        script.end()
+        await tab.submit([user_message("edited", "u-q1")], "q3")
+        await tab.done("q3")
+    assert [message_text(m) for m in await stored(agent)] == ["edited", "better"]
+
+
+async def test_a_client_with_part_of_the_history_deletes_nothing() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at in (1, 2):
+            script.say(f"answer {at}")
+            script.end()
+            await tab.ask(f"question {at}", f"q{at}")
+            await tab.done(f"q{at}")
+    assert len(await stored(agent)) == 4
+
+
+async def test_a_shorter_copy_of_a_reply_does_not_overwrite_it() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        script.say("the whole answer")
+        script.end()
+        await tab.ask("x")
+        await tab.done()
+        asked, answer = await stored(agent)
+        cut = answer | {"parts": [{"type": "text", "text": "the wh"}]}
+        script.say("y")
+        script.end()
+        await tab.ask("more", "q2", asked, cut)
+        await tab.done("q2")
+    assert message_text((await stored(agent))[1]) == "the whole answer"
+
+
+async def test_the_response_hook_is_called_once_with_the_message() -> None:
+    results: list[Any] = []
+
+    async def on_chat_response(self: Any, result: Any) -> None:
+        results.append(result)
+        raise RuntimeError("a hook that fails harms nothing")
+
+    script = Script()
+    agent = script.agent(on_chat_response=on_chat_response)
+    async with Tab(agent) as tab:
+        script.say("a")
+        script.end()
+        await tab.ask("x", "q1")
+        await tab.done("q1")
+        script.say("b", PublicError("no"))
+        await tab.ask("y", "q2")
+        await tab.done("q2")
+    await eventually(lambda: len(results) == 2)
+    assert [(r.request_id, r.status, r.error) for r in results] == [
+        ("q1", "completed", None),
+        ("q2", "error", "no"),
+    ]
+    assert [message_text(r.message) for r in results] == ["a", "b"]
+
+
+async def test_a_reply_can_be_sanitised_before_it_is_stored() -> None:
+    def sanitize_message(self: Any, message: dict[str, Any]) -> dict[str, Any]:
+        return message | {"parts": [{"type": "text", "text": "***"}]}
+
+    script = Script()
+    agent = script.agent(sanitize_message=sanitize_message)
+    async with Tab(agent) as tab:
+        script.say("secret")
+        script.end()
+        await tab.ask("x")
+        await tab.done()
+    assert message_text((await stored(agent))[1]) == "***"
+
+
+async def test_rooms_and_visitors_are_apart() -> None:
+    from .chatting import visitor
+
+    async def on_chat_message(self: Any, turn: Any) -> str:
+        return f"{turn.conversation.name} of {turn.conversation.owner}"
+
+    agent = make_agent(on_chat_message)
+    async with (
+        Tab(agent, "a") as one,
+        Tab(agent, "b") as two,
+        Tab(agent, "a", session=visitor("v2")) as three,
+    ):
+        for tab in (one, two, three):
+            await tab.ask("x")
+        texts = [text_of(await tab.done()) for tab in (one, two, three)]
+    assert texts == ["a of a:v1", "b of a:v1", "a of a:v2"]
+    assert len(await stored(agent, "a")) == 2
