@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from . import conf, ids
+from . import codec, conf, ids
 from .commit import store_entry, store_entry_again
 from .exceptions import StreamCancelledError, StreamUnavailableError
 from .signals import stream_deleted, stream_settled
@@ -39,6 +39,8 @@ class Appender:
         waker: Waker,
         stream_id: str,
         opened: Opened,
+        lease: float | None,
+        renews: bool,
         sender: type,
     ) -> None:
         self.store = store
@@ -48,6 +50,10 @@ class Appender:
         self.epoch = opened.epoch
         self.cursor = opened.cursor
         self.cancelled = opened.cancelled
+        self.cancel_callbacks: list[Callable[[], object]] = []
+        self.lease = lease
+        self.renews = renews
+        """Whether the process renews the lease: async handles, and after a push."""
         self._waker = waker
         self._sender = sender
         self._token = ids.new_token()
@@ -55,6 +61,47 @@ class Appender:
         self._mutex = threading.RLock()
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
+
+    # For the keeper
+
+    @property
+    def alias(self) -> str:
+        return self.store.alias
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a background thread can look after this log."""
+        return self.store.background
+
+    def renew_once(self) -> None:
+        """Extend the lease, and learn whether the producer must stop."""
+        if self.store.renew(self.pk, self.stream_id, self.epoch):
+            self.note_cancelled()
+
+    def keep_alive(self) -> None:
+        """The same in the background: a failure drops the connection."""
+        try:
+            self.renew_once()
+        except Exception:
+            self.store.reset()
+            raise
+
+    def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
+        """Which of these streams of the same database must stop."""
+        try:
+            return self.store.cancel_requested(pks)
+        except Exception:
+            self.store.reset()
+            raise
+
+    def note_cancelled(self) -> None:
+        """Somebody asked the producer to stop; tell who wants to hear it, once."""
+        if not self.cancelled:
+            self.cancelled = True
+            for tell in self.cancel_callbacks:
+                tell()
+
+    # Writing
 
     def write(self, texts: Sequence[str]) -> int:
         """Store *texts* together; the first one's seq."""
@@ -93,7 +140,7 @@ class Appender:
                 self._unclear = entry
             raise
         except StreamCancelledError:
-            self.cancelled = True
+            self.note_cancelled()
             raise
         self._stored(entry, seq)
         return seq
@@ -138,7 +185,7 @@ class Appender:
             epoch=self.epoch,
             token=ids.new_token(),
             state=state,
-            error=error,
+            error=None if error is None else codec.plain_text(error),
             commit=None if commit is None else _guarded(commit),
             discard=discard,
         )
@@ -171,7 +218,13 @@ class Appender:
             self._rollup()
 
 
-def check_commit(commit: Commit | None) -> None:
+def check_arguments(error: str | None, commit: Commit | None) -> None:
+    """Raise ``TypeError`` for what no settlement can take."""
+    if error is not None and not isinstance(error, str):
+        raise TypeError(
+            f"the reason must be a str or None, not {type(error).__name__}; "
+            "pass str(reason) if readers may see it"
+        )
     if commit is not None and inspect.iscoroutinefunction(commit):
         raise TypeError(
             "commit must be a synchronous callable, for it runs inside the "

@@ -31,7 +31,11 @@ MAX_CHUNK_BYTES = 1_048_576
 _INT_DIGITS = 4_300
 _INT_BITS = 14_280
 
+_PATH_LENGTH = 200
+"""Characters of a path in an error: enough to find the value, fit for a log."""
+
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNHELD = re.compile("[\x00\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS = frozenset((str, bool, type(None)))
 
@@ -98,6 +102,15 @@ def decode(text: str) -> Json:
         return json.loads(text, parse_int=_int)
 
 
+def plain_text(text: str) -> str:
+    """*text* as every database and wire can hold it, for a reason or a title.
+
+    NUL and lone surrogates become U+FFFD: what they stood for in a message is
+    lost in any case, and a stream must not stay live because of them.
+    """
+    return _UNHELD.sub("\ufffd", text)
+
+
 def join(texts: Iterable[str]) -> str:
     """The body of a block; :func:`split` gives the texts back."""
     return "\n".join(texts)
@@ -116,19 +129,47 @@ def _int(digits: str) -> int:
     return int(digits) if len(digits) <= _INT_DIGITS else int(Decimal(digits))
 
 
+class _Done(str):
+    """Text that is encoded already."""
+
+    __slots__ = ()
+
+
 def _encode_big(value: Json, limit: int) -> str:
-    """The same text for a value that holds integers of more than 4,300 digits."""
-    if isinstance(value, dict):
-        members = (f"{_encode(k)}:{_encode_big(v, limit)}" for k, v in value.items())
-        return "{" + ",".join(members) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_encode_big(v, limit) for v in value) + "]"
-    if isinstance(value, int) and value.bit_length() > _INT_BITS:
-        digits = int(value.bit_length() * math.log10(2))
-        if digits > limit:
-            return "0" * digits  # Too large whatever the digits are.
-        return format(Decimal(value), "f")
-    return _encode(value)
+    """The same text for a value that holds integers of more than 4,300 digits.
+
+    Iterative, as the check is.
+    """
+    out: list[str] = []
+    todo: list[Any] = [value]
+    while todo:
+        item = todo.pop()
+        if type(item) is _Done:
+            out.append(item)
+        elif isinstance(item, (dict, list, tuple)):
+            pieces: list[Any] = []
+            if isinstance(item, dict):
+                for key, member in item.items():
+                    pieces += (_Done(","), _Done(_encode(key) + ":"), member)
+            else:
+                for member in item:
+                    pieces += (_Done(","), member)
+            opening, closing = "{}" if isinstance(item, dict) else "[]"
+            out.append(opening)
+            todo.append(_Done(closing))
+            todo += reversed(pieces[1:])
+        else:
+            out.append(_encode_scalar(item, limit))
+    return "".join(out)
+
+
+def _encode_scalar(value: Json, limit: int) -> str:
+    if not isinstance(value, int) or value.bit_length() <= _INT_BITS:
+        return _encode(value)
+    digits = int(value.bit_length() * math.log10(2))
+    if digits > limit:
+        return "0" * digits  # Too large whatever the digits are.
+    return format(Decimal(value), "f")
 
 
 def _check(value: Json) -> bool:
@@ -147,7 +188,11 @@ def _check(value: Json) -> bool:
     names: list[Any] = []
 
     def path() -> str:
-        return "$" + "".join(_step(name) for name in names)
+        steps = "".join(_step(name) for name in names)
+        if len(steps) > _PATH_LENGTH:
+            half = _PATH_LENGTH // 2
+            steps = f"{steps[:half]}…{steps[-half:]}"
+        return "$" + steps
 
     current: Any = value
     while True:

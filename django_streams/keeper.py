@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
+from django.db import connections
+
 from . import conf, ids
 from .exceptions import StreamsError
 from .wake.base import Waker
@@ -35,21 +37,23 @@ _MOST_IDS = 500
 class Kept(Protocol):
     """What a keeper needs of a writer; it must be hashable and weakly held."""
 
-    lease: float | None
-    renews: bool
-
-    @property
-    def stream_id(self) -> str: ...
     @property
     def alias(self) -> str: ...
     @property
-    def key(self) -> str: ...
-    @property
-    def pk(self) -> int: ...
+    def cancelled(self) -> bool: ...
     @property
     def keeps(self) -> bool: ...
     @property
-    def cancelled(self) -> bool: ...
+    def key(self) -> str: ...
+    @property
+    def lease(self) -> float | None: ...
+    @property
+    def pk(self) -> int: ...
+    @property
+    def renews(self) -> bool: ...
+    @property
+    def stream_id(self) -> str: ...
+
     def keep_alive(self) -> None: ...
     def ask_cancelled(self, pks: Sequence[int]) -> set[int]: ...
     def note_cancelled(self) -> None: ...
@@ -102,8 +106,6 @@ class Keeper:
         return writer.lease / _RENEWALS_PER_LEASE
 
     def _run(self) -> None:
-        from django.db import connections
-
         asked = 0.0
         while True:
             with self._lock:

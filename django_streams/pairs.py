@@ -29,7 +29,7 @@ class RunsInThread(Protocol):
 S = TypeVar("S", bound=RunsInThread)
 
 
-def refuse_running_loop(name: str, twin: str) -> None:
+def refuse_running_loop(name: str, instead: str | None = None) -> None:
     """Raise :class:`StreamUsageError` when called on a running event loop.
 
     It would block every connection of the process. As in Django,
@@ -42,7 +42,7 @@ def refuse_running_loop(name: str, twin: str) -> None:
     if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise StreamUsageError(
             f"{name}() blocks and was called on a running event loop; "
-            f"use `await {twin}()` there"
+            f"use `{instead or f'await a{name}()'}` there"
         )
 
 
@@ -52,7 +52,7 @@ def sync_door(work: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(work)
     def door(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_running_loop(name, "a" + name)
+        refuse_running_loop(name)
         return work(*args, **kwargs)
 
     return door
@@ -72,7 +72,7 @@ def async_door(
     twin.__name__ = "a" + name
     twin.__qualname__ = work.__qualname__.removesuffix(name) + "a" + name
     twin.__doc__ = f"Async twin of :meth:`{name}`. Cancelled: {cancelled}"
-    del twin.__wrapped__  # type: ignore[attr-defined]
+    del twin.__wrapped__
     twin.__signature__ = _signature(work)  # type: ignore[attr-defined]
     return twin
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import threading
 from collections.abc import AsyncIterable, Coroutine, Iterable
-from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from asgiref.sync import AsyncToSync
+from django.db import connections
 
 from .exceptions import StreamCancelledError, StreamsError
 from .types import Json
@@ -21,6 +22,15 @@ logger = logging.getLogger("django_streams.produce")
 
 # The loop holds its tasks weakly; these would otherwise vanish in mid-reply.
 _tasks: set[asyncio.Task[None]] = set()
+
+
+def check_producer(chunks: object) -> None:
+    """Raise ``TypeError`` unless *chunks* can be iterated, sync or async."""
+    if not isinstance(chunks, (Iterable, AsyncIterable)):
+        raise TypeError(
+            "produce() takes an iterable or async iterable of chunks, not "
+            f"{type(chunks).__name__}; a generator function must be called first"
+        )
 
 
 def start_producer(
@@ -42,11 +52,6 @@ def start_producer(
         else:
             background_loop().call_soon_threadsafe(_spawn, work)
         return
-    if not isinstance(chunks, Iterable):
-        raise TypeError(
-            "produce() takes an iterable or async iterable of chunks, not "
-            f"{type(chunks).__name__}; call the generator function first"
-        )
     threading.Thread(
         target=contextvars.Context().run,
         args=(_pump, writer, chunks),
@@ -63,36 +68,46 @@ def _spawn(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _pump_async(writer: StreamWriter, chunks: AsyncIterable[Json]) -> None:
+    loop = asyncio.get_running_loop()
+    pump = loop.create_task(_push_all(writer, chunks))
+    # A model that is silent would not notice a flag: the task is cancelled.
+    writer.on_cancelled(lambda: loop.call_soon_threadsafe(pump.cancel))
     try:
         async with writer:
-            iterator = chunks.__aiter__()
-            if hasattr(iterator, "aclose"):
-                async with aclosing(cast(Any, iterator)) as generator:
-                    async for chunk in generator:
-                        await _push(writer, chunk)
-            else:
-                async for chunk in iterator:
-                    await _push(writer, chunk)
+            try:
+                await pump
+            except asyncio.CancelledError:
+                # Ours, because somebody asked this producer to stop, or that of
+                # the loop that ends and takes us along?
+                _check_cancelled(writer)
+                raise
     except Exception as error:
         _ended(writer, error)
 
 
-async def _push(writer: StreamWriter, chunk: Json) -> None:
-    _check_cancelled(writer)
-    await writer.apush(chunk)
+async def _push_all(writer: StreamWriter, chunks: AsyncIterable[Json]) -> None:
+    iterator = chunks.__aiter__()
+    try:
+        async for chunk in iterator:
+            _check_cancelled(writer)
+            await writer.apush(chunk)
+    finally:
+        if inspect.isasyncgen(iterator):
+            await iterator.aclose()
 
 
 def _pump(writer: StreamWriter, chunks: Iterable[Json]) -> None:
-    from django.db import connections
-
+    iterator = iter(chunks)
     try:
         with writer:
-            for chunk in chunks:
+            for chunk in iterator:
                 _check_cancelled(writer)
                 writer.push(chunk)
     except Exception as error:
         _ended(writer, error)
     finally:
+        if inspect.isgenerator(iterator):
+            iterator.close()
         connections.close_all()
 
 

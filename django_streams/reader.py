@@ -53,9 +53,9 @@ class Follower:
     # The drivers
 
     def batches(
-        self, stop: threading.Event | None, timeout: float | None
+        self, name: str, stop: threading.Event | None, timeout: float | None
     ) -> Generator[list[StreamChunk], None, None]:
-        refuse_running_loop("read", "aread")
+        refuse_running_loop(name)
         self._find()
         woken = threading.Event()
         unlisten = self._waker.listen(self._key, woken.set)

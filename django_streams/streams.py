@@ -15,12 +15,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
+from operator import index
 from typing import Any, TypeVar
 
 from . import codec, ids
 from .keeper import CONTROL_KEY, get_keeper
 from .pairs import async_door, sync_door
-from .produce import start_producer
+from .produce import check_producer, start_producer
 from .reader import Follower, UpToDate
 from .signals import stream_deleted, stream_opened
 from .store import StreamStore, get_store
@@ -147,6 +148,7 @@ class Streams:
 
         Raises as :meth:`open`; returns the status after opening.
         """
+        check_producer(chunks)
         writer = self._open(
             True, stream_id, metadata, tag, owner, lease, on_lapse, takeover
         )
@@ -170,6 +172,7 @@ class Streams:
         Cancelled: the stream may have been opened without a producer; its lease
         then lapses.
         """
+        check_producer(chunks)
         writer = await self.aopen(
             stream_id,
             metadata=metadata,
@@ -201,7 +204,7 @@ class Streams:
         ``deleted`` when the stream is deleted under the reader.
         """
         follower = self._follower(stream_id, start, 100, None, False)
-        for batch in follower.batches(stop, timeout):
+        for batch in follower.batches("read", stop, timeout):
             yield from batch
 
     async def aread(
@@ -233,7 +236,7 @@ class Streams:
         everything stored. With *raw* each ``chunk`` is its JSON text.
         """
         follower = self._follower(stream_id, start, batch_size, on_up_to_date, raw)
-        yield from follower.batches(None, None)
+        yield from follower.batches("read_batches", None, None)
 
     async def aread_batches(
         self,
@@ -269,8 +272,10 @@ class Streams:
         limit: int = 100,
     ) -> Sequence[StreamStatus]:
         """Streams, newest first; *state* is one or several, none means all."""
-        if limit < 0:
+        if index(limit) < 0:
             raise ValueError(f"limit must not be negative, not {limit}")
+        if tag is not None and not isinstance(tag, str):
+            raise TypeError(f"tag must be a str, not {type(tag).__name__}")
         if state is None:
             states = []
         elif isinstance(state, str):
@@ -388,7 +393,7 @@ class Streams:
             key=ids.stream_key(stream_id),
             tag=tag,
             tag_key=ids.tag_key(tag),
-            metadata=self._metadata(stream_id, metadata),
+            metadata=lambda: self._metadata(stream_id, metadata),
             owner_key=owner or "",
             lease=None if lease is None else float(lease),
             on_lapse=on_lapse,
@@ -417,11 +422,13 @@ class Streams:
         on_up_to_date: UpToDate | None,
         raw: bool,
     ) -> Follower:
+        if index(batch_size) < 0:
+            raise ValueError(f"batch_size must not be negative, not {batch_size}")
         return Follower(
             self._store,
             self._waker,
             stream_id,
-            start=start,
+            start=index(start),
             batch_size=batch_size,
             on_up_to_date=on_up_to_date,
             raw=raw,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import codec, conf
-from .appender import Appender, Commit, check_commit
+from .appender import Appender, Commit, check_arguments
 from .exceptions import StreamCancelledError, StreamClosedError, StreamFencedError
 from .failures import public_reason
 from .keeper import get_keeper
@@ -50,10 +50,7 @@ class StreamWriter:
         max_chunk_bytes: int,
         sender: type,
     ) -> None:
-        self.lease = lease
-        self.renews = renews
-        """Whether the process renews the lease: async handles, and after a push."""
-        self._log = Appender(store, waker, stream_id, opened, sender)
+        self._log = Appender(store, waker, stream_id, opened, lease, renews, sender)
         self._store = store
         self._waker = waker
         self._max_chunk_bytes = max_chunk_bytes
@@ -61,7 +58,7 @@ class StreamWriter:
         self._order: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, asyncio.Lock
         ] = weakref.WeakKeyDictionary()
-        get_keeper().add(self, waker)
+        get_keeper().add(self._log, waker)
 
     def __repr__(self) -> str:
         return f"<StreamWriter {self.stream_id!r} at {self.cursor}>"
@@ -93,6 +90,16 @@ class StreamWriter:
         """
         return self._log.cancelled
 
+    def on_cancelled(self, tell: Callable[[], object]) -> None:
+        """Call *tell* when :attr:`cancelled` turns true, from any thread.
+
+        At once if it is true already, and in a race twice. Keep it quick and
+        thread-safe.
+        """
+        self._log.cancel_callbacks.append(tell)
+        if self.cancelled:
+            tell()
+
     # Appending
 
     def append(self, chunk: Json) -> int:
@@ -100,7 +107,7 @@ class StreamWriter:
 
         Stored when this returns; inside ``atomic()`` when that commits.
         """
-        refuse_running_loop("append", "aappend")
+        refuse_running_loop("append")
         return self._extend([self._encode(chunk)])
 
     async def aappend(self, chunk: Json) -> int:
@@ -113,7 +120,7 @@ class StreamWriter:
 
     def extend(self, chunks: Iterable[Json]) -> int:
         """Store several chunks in one write, all or none; the first one's seq."""
-        refuse_running_loop("extend", "aextend")
+        refuse_running_loop("extend")
         return self._extend([self._encode(chunk) for chunk in chunks])
 
     async def aextend(self, chunks: Iterable[Json]) -> int:
@@ -126,27 +133,28 @@ class StreamWriter:
         Blocks while ``PUSH_CHUNKS`` are queued. Raises what an earlier write
         failed with. Inside ``atomic()`` it appends.
         """
-        refuse_running_loop("push", "apush")
+        refuse_running_loop("push")
         text = self._encode(chunk)
-        if self._store.single_connection or self._store.in_atomic():
+        self._renew_in_background()
+        if self._store.inline or self._store.in_atomic():
             self._extend([text])
             return
-        self._renew_in_background()
         while (full := self._pushes.put(text, self._submit)) is not None:
             full.result()
 
     async def apush(self, chunk: Json) -> None:
         """Async twin of :meth:`push`. Cancelled: the chunk is queued or not."""
         text = self._encode(chunk)
-        if self._store.single_connection:
+        if self._store.inline:
             await self._aextend([text])
             return
+        await self._store.admit()
         while (full := self._pushes.put(text, self._submit)) is not None:
             await asyncio.wrap_future(full)
 
     def flush(self) -> None:
         """Return when everything pushed is stored."""
-        refuse_running_loop("flush", "aflush")
+        refuse_running_loop("flush")
         self._drain()
 
     async def aflush(self) -> None:
@@ -164,7 +172,7 @@ class StreamWriter:
         runs. Raises :class:`StreamFencedError` after a takeover and
         ``TypeError`` for a coroutine function.
         """
-        refuse_running_loop("close", "aclose")
+        refuse_running_loop("close")
         return self._end(StreamState.COMPLETED, None, commit, discard)
 
     async def aclose(
@@ -184,7 +192,7 @@ class StreamWriter:
         discard: bool = False,
     ) -> bool:
         """Settle as errored with *reason*, which readers see; else as close."""
-        refuse_running_loop("error", "aerror")
+        refuse_running_loop("error")
         return self._end(StreamState.ERRORED, reason, commit, discard)
 
     async def aerror(
@@ -203,58 +211,14 @@ class StreamWriter:
 
         Raises :class:`StreamFencedError` once somebody took over.
         """
-        self._renewed(persist(self._store, self._renew_once, stream_id=self.stream_id))
+        persist(self._store, self._log.renew_once, stream_id=self.stream_id)
 
     arenew = async_door(renew, cancelled="the lease is extended or not.")
-
-    # For the keeper
-
-    @property
-    def alias(self) -> str:
-        return self._store.alias
-
-    @property
-    def key(self) -> str:
-        return self._log.key
-
-    @property
-    def pk(self) -> int:
-        return self._log.pk
-
-    @property
-    def keeps(self) -> bool:
-        """Whether a background thread can look after this handle."""
-        return not self._store.single_connection
-
-    def keep_alive(self) -> None:
-        """Renew once, without retry."""
-        try:
-            self._renewed(self._renew_once())
-        except Exception:
-            self._store.reset()
-            raise
-
-    def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
-        """Which of these streams of the same database must stop."""
-        try:
-            return self._store.cancel_requested(pks)
-        except Exception:
-            self._store.reset()
-            raise
-
-    def note_cancelled(self) -> None:
-        self._log.cancelled = True
-
-    def _renew_once(self) -> bool:
-        return self._store.renew(self.pk, self.stream_id, self.epoch)
-
-    def _renewed(self, cancelled: bool) -> None:
-        if cancelled:
-            self.note_cancelled()
 
     # Context managers
 
     def __enter__(self) -> Self:
+        refuse_running_loop("__enter__", "async with")
         return self
 
     def __exit__(
@@ -283,9 +247,11 @@ class StreamWriter:
             await self.aerror(self._reason(error))
 
     def _leave_live(self, error: BaseException) -> bool:
-        resumes = self.lease is not None and isinstance(error, asyncio.CancelledError)
+        resumes = self._log.lease is not None and isinstance(
+            error, asyncio.CancelledError
+        )
         if resumes or isinstance(error, StreamFencedError):
-            get_keeper().remove(self)
+            get_keeper().remove(self._log)
             return True
         return False
 
@@ -331,9 +297,9 @@ class StreamWriter:
             await asyncio.wrap_future(flight)
 
     def _renew_in_background(self) -> None:
-        if self.lease is not None and not self.renews:
-            self.renews = True
-            get_keeper().add(self, self._waker)
+        if self._log.lease is not None and not self._log.renews:
+            self._log.renews = True
+            get_keeper().add(self._log, self._waker)
 
     def _end(
         self,
@@ -342,7 +308,7 @@ class StreamWriter:
         commit: Commit | None,
         discard: bool,
     ) -> bool:
-        check_commit(commit)
+        check_arguments(error, commit)
         try:
             self._drain()
         except (StreamCancelledError, StreamClosedError):
@@ -356,7 +322,7 @@ class StreamWriter:
         commit: Commit | None,
         discard: bool,
     ) -> bool:
-        check_commit(commit)
+        check_arguments(error, commit)
         async with self._in_order():
             try:
                 await self._adrain()
@@ -368,5 +334,5 @@ class StreamWriter:
 
     def _settled(self, first: bool) -> bool:
         if not self._store.in_atomic():
-            get_keeper().remove(self)
+            get_keeper().remove(self._log)
         return first

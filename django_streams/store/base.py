@@ -37,7 +37,8 @@ class OpenRequest:
     key: str
     tag: str | None
     tag_key: str
-    metadata: str | None
+    metadata: Callable[[], str | None]
+    """Its JSON text; only asked (and so only checked) when the row is made."""
     owner_key: str
     lease: float | None
     on_lapse: OnLapse
@@ -102,13 +103,20 @@ class StreamStore(ABC):
 
     vendor: ClassVar[str]
 
-    single_connection: bool = False
-    """Everything runs on the caller's connection; nothing in the background."""
+    inline: bool = False
+    """Writes happen on the caller's thread, whatever door they came through."""
+
+    background: bool = True
+    """Another thread of this process can work on the same rows."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
 
     # Doors
+
+    @abstractmethod
+    async def admit(self) -> None:
+        """Refuse a call that the caller's transaction would be hidden from."""
 
     @abstractmethod
     async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:

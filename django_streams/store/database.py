@@ -29,8 +29,13 @@ class DatabaseStore(StreamStore):
     """What the stores on a Django connection share below their SQL."""
 
     @property
-    def single_connection(self) -> bool:  # type: ignore[override]
+    def inline(self) -> bool:  # type: ignore[override]
         return conf.get().SINGLE_CONNECTION
+
+    @property
+    def background(self) -> bool:  # type: ignore[override]
+        # The one connection may be in a transaction that others cannot see.
+        return not conf.get().SINGLE_CONNECTION
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -38,13 +43,18 @@ class DatabaseStore(StreamStore):
 
     # Doors
 
-    async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
-        if self.single_connection:
-            return await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
+    async def admit(self) -> None:
+        if self.inline:
+            return
         if getattr(AsyncToSync.executors, "current", None) is not None:
             # Called through async_to_sync: the caller's thread may hold a
             # transaction that our own connection could neither see nor join.
             await sync_to_async(self._refuse_atomic, thread_sensitive=True)()
+
+    async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        if self.inline:
+            return await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
+        await self.admit()
         return await asyncio.wrap_future(self.submit(lambda: work(*args, **kwargs)))
 
     def submit(self, work: Callable[[], R]) -> Future[R]:

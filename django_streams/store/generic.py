@@ -76,7 +76,7 @@ class GenericStore(ReadingStore):
             "state": ("%s", [StreamState.STREAMING.value]),
             "tag": ("%s", [request.tag]),
             "tag_key": ("%s", [request.tag_key]),
-            "metadata": ("%s", [request.metadata]),
+            "metadata": ("%s", [request.metadata()]),
             "cursor": ("0", []),
             "epoch": ("1", []),
             "lease_seconds": ("%s", [request.lease]),
@@ -219,6 +219,11 @@ class GenericStore(ReadingStore):
 
     def settle(self, request: Settle) -> bool:
         with self.atomic():
+            if request.discard:
+                self.row(
+                    f'SELECT 1 FROM {STREAM} WHERE "id" = %s {self.LOCK_TO_DELETE}',
+                    [request.pk],
+                )
             done = self.execute(
                 f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
                 f'"settle_token" = %s, "closed_at" = {self.clock}, '
@@ -300,7 +305,8 @@ class GenericStore(ReadingStore):
     def delete(self, key: str, stream_id: str) -> bool:
         with self.atomic():
             row = self.row(
-                f'SELECT "id", "state" FROM {STREAM} WHERE "key" = %s {self.LOCK}',
+                f'SELECT "id", "state" FROM {STREAM} WHERE "key" = %s '
+                f"{self.LOCK_TO_DELETE}",
                 [key],
             )
             if row is None:

@@ -41,10 +41,11 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Stream:
     pk: int
     request: OpenRequest
+    metadata: str | None
     created_at: datetime
     updated_at: datetime
     lease: float | None
@@ -80,7 +81,7 @@ class MemoryStore(StreamStore):
     """
 
     vendor: ClassVar[str] = "memory"
-    single_connection = True
+    inline = True
 
     def __init__(
         self, *, clock: Callable[[], datetime] = _utc_now, alias: str = "memory"
@@ -93,6 +94,9 @@ class MemoryStore(StreamStore):
         self._pks = itertools.count(1)
 
     # Doors
+
+    async def admit(self) -> None:
+        """There is no transaction that a call could be hidden from."""
 
     async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
         return work(*args, **kwargs)
@@ -138,7 +142,15 @@ class MemoryStore(StreamStore):
             pk = self._by_key.get(request.key)
             if pk is None:
                 pk = next(self._pks)
-                stream = _Stream(pk, request, now, now, request.lease, request.on_lapse)
+                stream = _Stream(
+                    pk=pk,
+                    request=request,
+                    metadata=request.metadata(),
+                    created_at=now,
+                    updated_at=now,
+                    lease=request.lease,
+                    on_lapse=request.on_lapse,
+                )
                 stream.touch(now)
                 self._by_pk[pk] = stream
                 self._by_key[request.key] = pk
@@ -327,7 +339,7 @@ class MemoryStore(StreamStore):
         lease: Lease | None = None
         if stream.lease is not None and not stream.state.settled:
             lease = "lapsed" if stream.lapsed_for(self._clock(), 0) else "live"
-        metadata = stream.request.metadata
+        metadata = stream.metadata
         return StreamStatus(
             stream_id=stream.request.stream_id,
             state=stream.state,

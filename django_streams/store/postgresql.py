@@ -18,6 +18,7 @@ class PostgreSQLStore(GenericStore):
     vendor: ClassVar[str] = "postgresql"
 
     LOCK: ClassVar[str] = "FOR NO KEY UPDATE"
+    LOCK_TO_MERGE: ClassVar[str] = "FOR KEY SHARE"
     # Plain bytea through Django reads at 156-214 MB/s, this at 557-670.
     BODY_IN: ClassVar[str] = "convert_to(%s, 'UTF8')"
     BODY_OUT: ClassVar[str] = "convert_from(b.\"body\", 'UTF8')"

@@ -21,7 +21,17 @@ class ReadingStore(DatabaseStore):
     # What vendors differ in
 
     LOCK: ClassVar[str] = "FOR UPDATE"
-    """Ends a SELECT that locks its row until the transaction ends."""
+    """Ends a SELECT that locks its row against writers."""
+
+    LOCK_TO_DELETE: ClassVar[str] = "FOR UPDATE"
+    """The same for who will delete it: nobody may add a block meanwhile."""
+
+    LOCK_TO_MERGE: ClassVar[str] = "FOR UPDATE"
+    """The same for who will replace its blocks, if it can beside appends.
+
+    Always the stream's row before its blocks: a merge and a deletion that take
+    them in opposite orders deadlock.
+    """
 
     BODY_IN: ClassVar[str] = "%s"
     BODY_OUT: ClassVar[str] = 'b."body"'

@@ -50,6 +50,7 @@ def persist(
                 explained = store.explain(error)
                 if explained is None:
                     raise
+                explained.stream_id = stream_id
                 raise explained from error
             store.reset()
             left = deadline - time.monotonic()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import conf
+from .database import BLOCK, STREAM
 
 if TYPE_CHECKING:
     from .generic import GenericStore
@@ -38,7 +39,6 @@ class _Moved(Exception):
 
 def rollup(store: GenericStore, pk: int, token: int | None, below: int) -> int:
     """See :meth:`StreamStore.rollup`; each run of blocks is one transaction."""
-    from .database import BLOCK
 
     mine = "" if token is None else 'AND ("writer" = %s OR "writer" IS NULL)'
     rows = store.rows(
@@ -77,8 +77,8 @@ def _runs(blocks: list[_Block]) -> Iterator[list[_Block]]:
 
 
 def _merge(store: GenericStore, pk: int, run: list[_Block]) -> None:
-    from .database import BLOCK
 
+    store.row(f'SELECT 1 FROM {STREAM} WHERE "id" = %s {store.LOCK_TO_MERGE}', [pk])
     first, last = run[0].seq_from, run[-1].seq_from
     span = [pk, first, last]
     where = '"stream_id" = %s AND "seq_from" BETWEEN %s AND %s'

@@ -20,6 +20,8 @@ class SQLiteStore(GenericStore):
     vendor: ClassVar[str] = "sqlite"
 
     LOCK: ClassVar[str] = ""
+    LOCK_TO_DELETE: ClassVar[str] = ""
+    LOCK_TO_MERGE: ClassVar[str] = ""
 
     @property
     def clock(self) -> str:

@@ -128,7 +128,8 @@ def delete_old(store: GenericStore, pk: int) -> bool:
     with store.atomic():
         # A settled stream stays settled; the lock is against a second sweeper.
         row = store.row(
-            f'SELECT 1 FROM {STREAM} WHERE "id" = %s AND "state" <> %s {store.LOCK}',
+            f'SELECT 1 FROM {STREAM} WHERE "id" = %s AND "state" <> %s '
+            f"{store.LOCK_TO_DELETE}",
             [pk, StreamState.STREAMING.value],
         )
         if row is None:
