@@ -26,6 +26,12 @@ LAYERS = {
     "redis pubsub": "channels_redis.pubsub.RedisPubSubChannelLayer",
 }
 
+SETTINGS = {
+    "redis": "tests.settings_redis",
+    "redis pubsub": "tests.settings_redis_pubsub",
+}
+"""The test settings that use each; ``DS_TEST_REDIS_URL`` says which Redis."""
+
 
 def redis_layer(kind: str, url: str, prefix: str) -> Callable[[], Any]:
     """Makes a layer of *kind*, one of ``LAYERS``, at each call."""

@@ -167,9 +167,9 @@ class LoopThread:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         logger.warning(
-            "%s does not work: %s: %s. Readers in other processes find new chunks "
-            "by polling until it does",
+            "%s does not work (%s: %s). Until it does, readers find what other "
+            "processes append by polling",
             self._what,
             type(error).__name__,
-            error,
+            str(error).rstrip("."),
         )

@@ -19,7 +19,7 @@ from django_streams.wake import LocalWaker, get_waker
 from django_streams.wake.channel_layer import ChannelLayerWaker
 from tests import process
 from tests.ears import Ear
-from tests.own_redis import LAYERS, OwnRedis, redis_layer
+from tests.own_redis import LAYERS, SETTINGS, OwnRedis, redis_layer
 from tests.process import Child
 from tests.settings import RUN
 
@@ -27,10 +27,6 @@ pytestmark = pytest.mark.needs("redis-server", "redis")
 
 WAKES = 500
 SOME, HALF, END = (stream_key(name) for name in ("some", "half", "end"))
-SETTINGS = {
-    "redis": "tests.settings_redis",
-    "redis pubsub": "tests.settings_redis_pubsub",
-}
 
 
 @pytest.fixture(scope="module")

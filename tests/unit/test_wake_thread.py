@@ -58,6 +58,18 @@ class ScriptedSession:
         await self._closing.wait()
 
 
+class Hurried(threading.Event):
+    """Does not wait, and keeps how long it should have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout)
+        return self.is_set()
+
+
 def fail() -> None:
     raise ConnectionError("nobody there")
 
@@ -119,7 +131,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_is_over(
         ("WARNING", "django_streams.wake.thread"),
         ("INFO", "django_streams.wake.thread"),
     ]
-    assert "The script does not work: ConnectionError: nobody there" in caplog.text
+    assert "The script does not work (ConnectionError: nobody there)" in caplog.text
     assert "The script works again after" in caplog.text
 
 
@@ -148,6 +160,30 @@ def test_the_log_names_the_error_inside_a_group(
     script.steps = [fail_in_tasks]
     started(script)
     assert "ConnectionError: nobody there" in caplog.text
+
+
+def test_between_failures_the_pause_doubles_up_to_a_second() -> None:
+    script = Script()
+    script.thread._closing = closing = Hurried()
+    script.steps = [fail] * 6
+    started(script)
+    script.thread.close()
+    assert closing.pauses[:6] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_after_a_session_that_lasted_the_pause_is_short_again(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def last_and_fail() -> None:
+        monkeypatch.setattr(module, "STEADY", 0.0)
+        fail()
+
+    monkeypatch.setattr(module, "RETRY_MOST", 1.0)
+    script.thread._closing = closing = Hurried()
+    script.steps = [fail, fail, fail, last_and_fail]
+    started(script)
+    script.thread.close()
+    assert closing.pauses[:4] == [0.001, 0.002, 0.004, 0.001]
 
 
 def test_a_session_looks_after_a_poke(script: Script) -> None:
