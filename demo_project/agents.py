@@ -1,7 +1,8 @@
 """The demo's agent: a scripted model that needs no key, or a real one by env.
 
 ``OPENAI_API_KEY`` or ``OPENAI_BASE_URL`` (any server that speaks like OpenAI)
-bring a real model, named by ``OPENAI_MODEL``.
+bring a real model, named by ``OPENAI_MODEL``. ``DEMO_DELAY`` is how many seconds
+the script takes for a word.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class DemoAgent(AIChatConsumer):
     async def on_chat_message(self, turn: Turn) -> AsyncIterator[str]:
         if has_model():
             return await real(turn)
-        return scripted(script(turn.text))
+        pause = float(os.environ.get("DEMO_DELAY", "0.03"))
+        return scripted(script(turn.text), pause=pause)
 
 
 def has_model() -> bool:
