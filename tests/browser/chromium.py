@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,3 +106,37 @@ def screenshot(page: Page, name: str) -> Path:
     path = ARTEFACTS / f"{name}.png"
     page.screenshot(path=path)
     return path
+
+
+STRIP = """
+<!doctype html><style>
+  body { margin: 0; padding: 24px; background: #eceee9; width: max-content;
+         font: 600 22px/1.4 system-ui, sans-serif; color: #1b211e; }
+  main { display: flex; gap: 24px; }
+  figure { margin: 0; }
+  figcaption { padding: 0 4px 12px; }
+  img { display: block; width: 500px; border-radius: 14px;
+        box-shadow: 0 1px 12px rgb(0 0 0 / 14%); }
+</style><main></main>
+"""
+
+
+def filmstrip(tabs: Tabs, steps: dict[str, Path], target: Path) -> None:
+    """Put screenshots side by side, each under its caption."""
+    page = tabs.context(viewport={"width": 1700, "height": 800}).new_page()
+    page.set_content(STRIP)
+    for caption, path in steps.items():
+        page.evaluate(
+            """async ([caption, data]) => {
+              const figure = document.createElement("figure");
+              const image = new Image();
+              image.src = `data:image/png;base64,${data}`;
+              await image.decode();
+              const text = document.createElement("figcaption");
+              text.textContent = caption;
+              figure.append(text, image);
+              document.querySelector("main").append(figure);
+            }""",
+            [caption, base64.b64encode(path.read_bytes()).decode()],
+        )
+    page.locator("body").screenshot(path=target)
