@@ -8,10 +8,10 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import AsyncIterable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable
 from typing import Any
 
-from asgiref.sync import AsyncToSync
+from asgiref.sync import AsyncToSync, async_to_sync
 from django.db import connections
 
 from .exceptions import StreamCancelledError, StreamsError
@@ -44,20 +44,44 @@ def start_producer(
     A sync iterable gets a thread. An async one runs as a task on the running
     loop, unless that loop ends with the current call (``async_to_sync``, the
     sync test client): then, and without a loop, on the process's own.
+
+    Where another thread could not see the caller's rows (SINGLE_CONNECTION)
+    everything stays with the caller: a task on its loop, or, without one, the
+    whole production before this returns.
     """
-    if isinstance(chunks, AsyncIterable):
+    if not writer.background:
+        if on_this_loop:
+            _spawn(_pump_async(writer, _one_by_one(chunks)))
+        elif isinstance(chunks, AsyncIterable):
+            async_to_sync(_pump_async)(writer, chunks)
+        else:
+            _pump(writer, chunks)
+    elif isinstance(chunks, AsyncIterable):
         work = _pump_async(writer, chunks)
         if on_this_loop and getattr(AsyncToSync.executors, "current", None) is None:
             _spawn(work)
         else:
             background_loop().call_soon_threadsafe(_spawn, work)
-        return
-    threading.Thread(
-        target=contextvars.Context().run,
-        args=(_pump, writer, chunks),
-        name="django-streams-producer",
-        daemon=True,
-    ).start()
+    else:
+        threading.Thread(
+            target=contextvars.Context().run,
+            args=(_pump_on_thread, writer, chunks),
+            name="django-streams-producer",
+            daemon=True,
+        ).start()
+
+
+async def _one_by_one(
+    chunks: Iterable[Json] | AsyncIterable[Json],
+) -> AsyncGenerator[Json, None]:
+    """Any iterable as an async one that lets others run between its items."""
+    if isinstance(chunks, AsyncIterable):
+        async for chunk in chunks:
+            yield chunk
+    else:
+        for chunk in chunks:
+            yield chunk
+            await asyncio.sleep(0)
 
 
 def _spawn(work: Coroutine[Any, Any, None]) -> None:
@@ -108,6 +132,12 @@ def _pump(writer: StreamWriter, chunks: Iterable[Json]) -> None:
     finally:
         if inspect.isgenerator(iterator):
             iterator.close()
+
+
+def _pump_on_thread(writer: StreamWriter, chunks: Iterable[Json]) -> None:
+    try:
+        _pump(writer, chunks)
+    finally:
         connections.close_all()
 
 

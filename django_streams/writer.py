@@ -90,6 +90,11 @@ class StreamWriter:
         """
         return self._log.cancelled
 
+    @property
+    def background(self) -> bool:
+        """Whether another thread of this process can use this handle's rows."""
+        return self._store.background
+
     def on_cancelled(self, tell: Callable[[], object]) -> None:
         """Call *tell* when :attr:`cancelled` turns true, from any thread.
 
