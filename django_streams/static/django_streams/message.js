@@ -6,11 +6,15 @@
  * never throws: what cannot be placed is left out.
  */
 
-const FINAL_TOOL_STATES = new Set([
-  "output-available",
-  "output-error",
-  "output-denied",
-]);
+const SETTLED = new Set(["output-available", "output-error", "output-denied"]);
+const ANSWERED = new Set([...SETTLED, "approval-responded"]);
+
+/** What is kept of the parts that come whole. */
+const PASSED_ON = {
+  file: ["mediaType", "url", "filename", "providerMetadata"],
+  "source-url": ["sourceId", "url", "title", "providerMetadata"],
+  "source-document": ["sourceId", "mediaType", "title", "filename", "providerMetadata"],
+};
 
 /** Whether a part is a tool call. */
 export function isToolPart(part) {
@@ -35,7 +39,7 @@ export function messageWeight(message) {
   let weight = 0;
   for (const part of message.parts) {
     weight += 1 + (part.text?.length ?? 0);
-    if (isToolPart(part)) weight += FINAL_TOOL_STATES.has(part.state) ? 2 : 1;
+    if (isToolPart(part)) weight += SETTLED.has(part.state) ? 2 : 1;
   }
   return weight;
 }
@@ -61,15 +65,17 @@ export class MessageBuilder {
   apply(chunk) {
     if (typeof chunk?.type !== "string") return;
     const { type } = chunk;
+    const { parts } = this.message;
     if (type === "start") this.#start(chunk);
     else if (type === "start-step" || type === "step-start") {
-      this.message.parts.push({ type: "step-start" });
-    } else if (/^(text|reasoning)-(start|delta|end)$/.test(type)) {
+      parts.push({ type: "step-start" });
+    } else if (type === "finish-step") this.#open.clear();
+    else if (/^(?:text|reasoning)-(?:start|delta|end)$/.test(type)) {
       this.#prose(chunk, ...type.split("-"));
     } else if (type.startsWith("tool-")) this.#tool(chunk);
     else if (type.startsWith("data-")) this.#data(chunk);
-    else if (type === "source-url" || type === "source-document" || type === "file") {
-      this.message.parts.push(chunk);
+    else if (Object.hasOwn(PASSED_ON, type)) {
+      parts.push({ type, ...pick(chunk, PASSED_ON[type]) });
     } else if (type === "message-metadata" || type === "finish") {
       this.#metadata(chunk.messageMetadata);
     }
@@ -77,7 +83,9 @@ export class MessageBuilder {
 
   /** No more chunks will come: nothing is being written any longer. */
   finish() {
-    for (const part of this.#open.values()) part.state = "done";
+    for (const part of this.message.parts) {
+      if (part.state === "streaming") part.state = "done";
+    }
     this.#open.clear();
   }
 
@@ -94,99 +102,133 @@ export class MessageBuilder {
   }
 
   #metadata(metadata) {
-    if (metadata && typeof metadata === "object") {
-      this.message.metadata = { ...this.message.metadata, ...metadata };
-    }
+    if (!isObject(metadata)) return;
+    this.message.metadata = merged(this.message.metadata ?? {}, metadata);
   }
 
   #prose(chunk, kind, step) {
     const key = `${kind}:${chunk.id}`;
-    if (step === "start") {
-      const part = { type: kind, text: "", state: "streaming" };
-      this.message.parts.push(part);
-      this.#open.set(key, part);
-      return;
-    }
-    let part = this.#open.get(key) ?? this.#last(kind);
-    if (step === "end") {
-      if (part) part.state = "done";
-      this.#open.delete(key);
-      return;
-    }
+    let part = step === "start" ? null : (this.#open.get(key) ?? this.#last(kind));
+    if (step === "delta" && typeof chunk.delta !== "string") return;
     if (!part) {
+      if (step === "end") return;
       part = { type: kind, text: "", state: "streaming" };
       this.message.parts.push(part);
       this.#open.set(key, part);
     }
-    if (typeof chunk.delta === "string") part.text += chunk.delta;
+    if (step === "delta") part.text += chunk.delta;
+    if (step === "end") {
+      part.state = "done";
+      this.#open.delete(key);
+    }
+    if (isObject(chunk.providerMetadata)) {
+      part.providerMetadata = { ...part.providerMetadata, ...chunk.providerMetadata };
+    }
   }
 
   #last(kind) {
     return this.message.parts.findLast((part) => part.type === kind);
   }
 
-  #call(toolCallId) {
-    return this.message.parts.findLast(
-      (part) => isToolPart(part) && part.toolCallId === toolCallId,
-    );
-  }
-
   #tool(chunk) {
-    const { type, toolCallId } = chunk;
-    let part = this.#call(toolCallId);
+    const { type, toolCallId: id } = chunk;
+    if (typeof id !== "string" || id === "") return;
     if (type === "tool-input-delta") {
-      const known = this.#rawInput.get(toolCallId) ?? "";
-      this.#rawInput.set(toolCallId, known + (chunk.inputTextDelta ?? ""));
+      const known = this.#rawInput.get(id) ?? "";
+      this.#rawInput.set(id, known + (chunk.inputTextDelta ?? ""));
       return;
     }
-    if (!part) {
-      if (typeof chunk.toolName !== "string") return;
-      part = {
-        type: `tool-${chunk.toolName}`,
-        toolCallId,
-        toolName: chunk.toolName,
-        state: "input-streaming",
-      };
-      for (const key of ["title", "providerExecuted"]) {
-        if (chunk[key] !== undefined) part[key] = chunk[key];
-      }
-      this.message.parts.push(part);
-    }
-    if (type === "tool-output-available") {
-      part.state = "output-available";
-      part.output = chunk.output;
-      if (chunk.preliminary !== undefined) part.preliminary = chunk.preliminary;
-      return;
-    }
-    if (FINAL_TOOL_STATES.has(part.state)) return;
-    if (type === "tool-input-available") {
-      if (part.state !== "input-streaming") return;
-      part.state = "input-available";
-      part.input = toolInput(chunk.input);
-    } else if (type === "tool-input-error" || type === "tool-output-error") {
-      part.state = "output-error";
-      part.errorText = chunk.errorText;
-    } else if (part.state === "approval-responded") {
-      return;
-    } else if (type === "tool-approval-request") {
-      part.state = "approval-requested";
-      part.approval = { id: chunk.approvalId };
-      part.input ??= toolInput(this.#rawInput.get(toolCallId));
-    } else if (type === "tool-output-denied") {
-      part.state = "output-denied";
+    const known = this.message.parts.findLast((part) => part.toolCallId === id);
+    if (type.startsWith("tool-input-")) this.#toolInput(chunk, known);
+    else if (known) this.#toolAnswer(chunk, known);
+  }
+
+  #toolInput(chunk, known) {
+    const { type } = chunk;
+    const call = known ?? this.#newCall(chunk);
+    if (type === "tool-input-available" && call.state === "input-streaming") {
+      call.state = "input-available";
+      call.input = toolInput(chunk.input);
+      Object.assign(call, pick(chunk, ["providerExecuted", "title"]));
+    } else if (type === "tool-input-error" && !SETTLED.has(call.state)) {
+      call.state = "output-error";
+      call.errorText = String(chunk.errorText ?? "");
+      if ("input" in chunk) call.input = toolInput(chunk.input);
     }
   }
 
-  #data(chunk) {
-    if (chunk.transient) return;
-    const { type, id, data } = chunk;
+  #newCall(chunk) {
+    const toolName = String(chunk.toolName ?? "");
+    const call = {
+      type: chunk.dynamic === true ? "dynamic-tool" : `tool-${toolName}`,
+      toolCallId: chunk.toolCallId,
+      toolName,
+      state: "input-streaming",
+      ...pick(chunk, ["providerExecuted", "title"]),
+    };
+    if (isObject(chunk.providerMetadata)) {
+      call.callProviderMetadata = chunk.providerMetadata;
+    }
+    this.message.parts.push(call);
+    return call;
+  }
+
+  #toolAnswer(chunk, call) {
+    switch (chunk.type) {
+      case "tool-output-available":
+        delete call.preliminary;
+        call.state = "output-available";
+        call.output = chunk.output ?? null;
+        Object.assign(call, pick(chunk, ["preliminary", "providerExecuted"]));
+        break;
+      case "tool-output-error":
+        call.state = "output-error";
+        call.errorText = String(chunk.errorText ?? "");
+        break;
+      case "tool-output-denied":
+        if (!ANSWERED.has(call.state)) call.state = "output-denied";
+        break;
+      case "tool-approval-request":
+        if (ANSWERED.has(call.state)) break;
+        call.state = "approval-requested";
+        call.approval = { id: chunk.approvalId ?? null };
+        if ("approvalDescriptor" in chunk) {
+          call.approval.descriptor = chunk.approvalDescriptor;
+        }
+        call.input ??= toolInput(this.#rawInput.get(chunk.toolCallId));
+        break;
+    }
+  }
+
+  #data({ type, id = null, data = null, transient }) {
+    if (transient === true) return;
     const known =
-      id === undefined
+      id === null
         ? undefined
         : this.message.parts.find((part) => part.type === type && part.id === id);
     if (known) known.data = data;
-    else this.message.parts.push(id === undefined ? { type, data } : { type, id, data });
+    else this.message.parts.push(id === null ? { type, data } : { type, id, data });
   }
+}
+
+function isObject(value) {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+/** Those of the keys that have a value. */
+function pick(source, keys) {
+  const found = keys.filter((key) => (source[key] ?? null) !== null);
+  return Object.fromEntries(found.map((key) => [key, source[key]]));
+}
+
+/** `known` with `fresh` in it, objects merged key by key. */
+function merged(known, fresh) {
+  const result = { ...known };
+  for (const [key, value] of Object.entries(fresh)) {
+    const both = isObject(result[key]) && isObject(value);
+    result[key] = both ? merged(result[key], value) : value;
+  }
+  return result;
 }
 
 /** A tool's input is an object; a string that holds one is read, the rest is {}. */
@@ -199,6 +241,5 @@ function toolInput(input) {
       return {};
     }
   }
-  const object = value !== null && typeof value === "object" && !Array.isArray(value);
-  return object ? value : {};
+  return isObject(value) ? value : {};
 }
