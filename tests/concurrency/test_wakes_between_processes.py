@@ -26,6 +26,9 @@ from tests.settings import RUN
 pytestmark = pytest.mark.needs("redis-server", "redis")
 
 WAKES = 500
+FEW = 12
+"""Connections of both sides, and the questions about them."""
+
 SOME, HALF, END = (stream_key(name) for name in ("some", "half", "end"))
 
 
@@ -204,12 +207,11 @@ def test_wakes_leave_from_all_kinds_of_code_over_the_same_few_connections(
     some, half, end = (listening(waker, key) for key in (SOME, HALF, END))
     with Child(source, env=env) as child:
         half.hears()
-        open_now, opened = own.connections(), own.connections_ever()
+        opened = own.connections_ever()
         child.say("go on")
         end.hears()
-        # Two of those that were opened since are the questions above.
-        assert own.connections_ever() - opened <= 2
-        assert own.connections() == open_now
+        # A pool may still grow by a few; a loop that leaks adds one a wake.
+        assert own.connections_ever() - opened < FEW
         child.say("end")
         assert child.wait() == 0
         assert child.stderr() == "", "no line about a loop that is closed"
