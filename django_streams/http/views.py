@@ -12,7 +12,8 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from .. import access, conf
-from ..sse.response import Guard, not_found, respond
+from ..sse.response import not_found, respond
+from ..sse.terms import Guard
 from ..streams import Streams
 
 View = TypeVar("View", bound=Callable[..., Awaitable[HttpResponseBase]])

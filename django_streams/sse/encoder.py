@@ -57,24 +57,27 @@ def encode_chunks(
 ) -> Iterator[bytes]:
     """The events of raw *chunks* (their ``chunk`` is JSON text), write by write.
 
-    One write for the whole batch, unless its text is longer than *limit*
-    characters: then each write takes chunks until it reaches the limit.
+    One write for the whole batch, unless that is longer than *limit*
+    characters: then each write takes events until it reaches the limit.
     """
-    first = size = 0
-    for end, chunk in enumerate(chunks, 1):
-        size += len(chunk.chunk)
-        if size >= limit or end == len(chunks):
-            yield _encode_run(chunks[first:end])
-            first, size = end, 0
-
-
-def _encode_run(chunks: Sequence[StreamChunk]) -> bytes:
-    text = "".join([f"id: {c.seq}\ndata: {c.chunk}\n\n" for c in chunks])
+    events = [f"id: {c.seq}\ndata: {c.chunk}\n\n" for c in chunks]
+    text = "".join(events)
     # The codec stores one line a chunk. One scan of the whole proves it; text
     # that came another way is split, or it would end its event too early.
-    if text.count("\n") != 3 * len(chunks) or "\r" in text:
-        return b"".join([encode_event(c.chunk, event_id=c.seq) for c in chunks])
-    return _encode(text)
+    if text.count("\n") != 3 * len(events) or "\r" in text:
+        for chunk in chunks:
+            yield encode_event(chunk.chunk, event_id=chunk.seq)
+    elif len(text) <= limit:
+        if events:
+            yield _encode(text)
+    else:
+        del text
+        first = size = 0
+        for end, event in enumerate(events, 1):
+            size += len(event)
+            if size >= limit or end == len(events):
+                yield _encode("".join(events[first:end]))
+                first, size = end, 0
 
 
 def _encode(text: str) -> bytes:

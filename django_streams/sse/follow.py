@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from ..exceptions import StreamClosedError, StreamNotFoundError
@@ -23,6 +21,7 @@ from ..streams import Streams
 from ..types import StreamState, StreamStatus
 from . import encoder
 from .resume import Plan
+from .terms import Guard, Terms
 
 logger = logging.getLogger("django_streams.sse")
 
@@ -39,27 +38,6 @@ _BURST = 0.1
 """Seconds of SSE_PACE that go out at once, so live events are never held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """Asked every *interval* seconds whether the response may go on."""
-
-    allowed: Callable[[], Awaitable[bool]]
-    interval: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How one response is served. Times are seconds; None or 0 is off."""
-
-    batch_size: int
-    heartbeat: float
-    max_age: float | None
-    send_timeout: float
-    pace: int | None
-    stop: asyncio.Event | None
-    guard: Guard | None
-
-
 class EventStream:
     """Iterate once, in one task; that task is cancelled by a stuck client.
 
@@ -67,16 +45,44 @@ class EventStream:
     task, timer or subscription stays.
     """
 
+    __slots__ = (
+        "_age",
+        "_beat",
+        "_complete",
+        "_created_at",
+        "_cursor",
+        "_helpers",
+        "_loop",
+        "_next",
+        "_out",
+        "_over",
+        "_paid_until",
+        "_plan",
+        "_retry",
+        "_room",
+        "_sending",
+        "_stream_id",
+        "_streams",
+        "_taker",
+        "_task",
+        "_terms",
+        "_timer",
+        "_wrote",
+    )
+
     def __init__(
         self, streams: Streams, status: StreamStatus, plan: Plan, terms: Terms
     ) -> None:
         self._streams = streams
-        self._status = status
+        # Not the status itself: its metadata would stay as long as the viewer.
+        self._stream_id = status.stream_id
+        self._created_at = status.created_at
+        self._cursor = status.cursor
         self._plan = plan
         self._terms = terms
         self._next = plan.start
         """Seq after the last chunk put out."""
-        self._out: deque[bytes] = deque()
+        self._out: list[bytes] = []
         self._retry: int | None = RETRY_MS[secrets.randbelow(len(RETRY_MS))]
         self._complete = False
         """The pump has put out its last."""
@@ -86,11 +92,15 @@ class EventStream:
         """A heartbeat is due."""
         self._sending = False
         """The server has not come back from the last bytes."""
+        self._wrote = 0.0
+        """When bytes were handed over or the server came back from them."""
         self._paid_until = 0.0
         self._taker: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._helpers: set[asyncio.Task[None]] = set()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._helpers: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._age: asyncio.TimerHandle | None = None
 
     def __aiter__(self) -> AsyncGenerator[bytes, None]:
         return self._run()
@@ -100,11 +110,14 @@ class EventStream:
         if terms.stop is not None and terms.stop.is_set():
             return
         self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         self._wrote = self._loop.time()
-        self._set_timers(asyncio.current_task())
+        self._watch_later(terms.heartbeat, terms.send_timeout)
+        if terms.max_age:
+            self._age = self._loop.call_later(terms.max_age, self._finish)
         try:
             if self._plan.reset:
-                self._put(encoder.reset(self._status.cursor))
+                self._put(encoder.reset(self._cursor))
             self._help(self._pump())
             if terms.stop is not None:
                 self._help(self._end_on(terms.stop))
@@ -116,10 +129,10 @@ class EventStream:
                 self._wrote, self._sending = self._loop.time(), False
                 del data
         finally:
-            for timer in self._timers.values():
-                timer.cancel()
-            for task in self._helpers:
-                task.cancel()
+            self._task = None
+            for owned in (self._timer, self._age, *self._helpers):
+                if owned is not None:
+                    owned.cancel()
             await asyncio.gather(*self._helpers, return_exceptions=True)
 
     # The taking side
@@ -135,7 +148,7 @@ class EventStream:
             finally:
                 self._taker = None
         if self._out and not self._over:
-            data = self._out.popleft()
+            data = self._out.pop(0)
             if self._terms.pace:
                 await self._pay(len(data), self._terms.pace)
         elif self._beat:
@@ -162,7 +175,7 @@ class EventStream:
         try:
             async with aclosing(
                 self._streams.aread_batches(
-                    self._status.stream_id,
+                    self._stream_id,
                     start=self._plan.start,
                     batch_size=self._terms.batch_size,
                     on_up_to_date=self._up_to_date,
@@ -174,7 +187,7 @@ class EventStream:
                     for data in encoder.encode_chunks(batch):
                         self._put(data)
                         await self._make_room(len(data))
-            self._put(self._end(await self._final_status()))
+            self._put(self._end(await self._streams.astatus(self._stream_id)))
         except (StreamNotFoundError, StreamClosedError):
             self._put(encoder.error(DELETED, self._next))
         except Exception:
@@ -184,7 +197,7 @@ class EventStream:
             logger.exception(
                 "reading stream %r failed; its event stream ends and the client "
                 "will reconnect",
-                self._status.stream_id,
+                self._stream_id,
             )
         finally:
             self._complete = True
@@ -212,13 +225,10 @@ class EventStream:
     def _up_to_date(self) -> None:
         self._put(encoder.up_to_date())
 
-    async def _final_status(self) -> StreamStatus | None:
-        return await self._streams.astatus(self._status.stream_id)
-
     def _end(self, status: StreamStatus | None) -> bytes:
         # The reader follows the row, status() the id: after a deletion the id
         # may already be another stream's.
-        if status is None or status.created_at != self._status.created_at:
+        if status is None or status.created_at != self._created_at:
             return encoder.error(DELETED, self._next)
         if status.state is StreamState.COMPLETED:
             return encoder.done(status.cursor)
@@ -226,57 +236,46 @@ class EventStream:
 
     # Heartbeats, and what ends a response early
 
-    def _set_timers(self, task: asyncio.Task[Any] | None) -> None:
+    def _watch(self) -> None:
+        """The one timer: a heartbeat while idle, the send timeout while not."""
         terms = self._terms
-        if terms.heartbeat:
-            self._call("heartbeat", terms.heartbeat, self._beat_if_idle)
-        if terms.send_timeout:
-            self._call("send", terms.send_timeout, self._give_up_if_stuck, task)
-        if terms.max_age:
-            self._call("age", terms.max_age, self._finish)
-
-    def _call(
-        self, name: str, delay: float, work: Callable[..., None], *a: Any
-    ) -> None:
-        self._timers[name] = self._loop.call_later(delay, work, *a)
-
-    def _beat_if_idle(self) -> None:
-        idle = self._loop.time() - self._wrote
-        left = self._terms.heartbeat - idle
-        if left <= 0 and not self._sending:
+        quiet = self._loop.time() - self._wrote
+        due = terms.send_timeout if self._sending else terms.heartbeat
+        if due and quiet >= due:
+            if self._sending:
+                self._give_up()
+                return
             self._beat = True
             self._wake()
-        self._call(
-            "heartbeat", left if left > 0 else self._terms.heartbeat, self._beat_if_idle
-        )
+            quiet = 0.0
+        # It is not set anew at every event, so it looks at both limits.
+        self._watch_later(due - quiet, terms.heartbeat, terms.send_timeout)
 
-    def _give_up_if_stuck(self, task: asyncio.Task[Any] | None) -> None:
-        """Cancel the iterating task when its last send does not return.
+    def _watch_later(self, *delays: float) -> None:
+        some = [delay for delay in delays if delay > 0]
+        self._timer = self._loop.call_later(min(some), self._watch) if some else None
 
-        There is no other way out of a send of the server's. Django takes the
-        cancel for a client that left.
+    def _give_up(self) -> None:
+        """Cancel the iterating task, which a send of the server's does not leave.
+
+        There is no other way out of it. Django takes the cancel for a client
+        that went away.
         """
-        timeout = self._terms.send_timeout
-        left = self._wrote + timeout - self._loop.time() if self._sending else timeout
-        if left <= 0 and task is not None:
-            logger.warning(
-                "a client of stream %r took no byte for %s s; its event stream ends",
-                self._status.stream_id,
-                timeout,
-            )
-            self._over = True
-            task.cancel()
-            return
-        self._call("send", left, self._give_up_if_stuck, task)
+        logger.warning(
+            "a client of stream %r took no byte for %s s; its event stream ends",
+            self._stream_id,
+            self._terms.send_timeout,
+        )
+        self._over = True
+        if self._task is not None:
+            self._task.cancel()
 
     def _finish(self) -> None:
         self._over = True
         self._wake()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._helpers.add(task)
-        task.add_done_callback(self._helpers.discard)
+        self._helpers.append(self._loop.create_task(work))
 
     async def _end_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -295,7 +294,7 @@ class EventStream:
                 allowed = self._loop.time() < granted + 2 * guard.interval
                 logger.warning(
                     "access to stream %r could not be checked; the reader %s",
-                    self._status.stream_id,
+                    self._stream_id,
                     "stays for now" if allowed else "is let go",
                     exc_info=True,
                 )

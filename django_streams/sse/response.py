@@ -16,10 +16,9 @@ from django.http.response import HttpResponseBase
 from .. import conf
 from ..exceptions import StreamUsageError
 from ..streams import Streams
-from .follow import EventStream, Guard, Terms
+from .follow import EventStream
 from .resume import InvalidPosition, plan, resume_point
-
-__all__ = ["Guard", "SSEResponse", "not_found", "respond", "sse_response"]
+from .terms import Guard, Terms
 
 logger = logging.getLogger("django_streams.sse")
 

@@ -15,8 +15,8 @@ from django_streams import (
     StreamsError,
     sse_response,
 )
-from django_streams.sse.follow import Guard
 from django_streams.sse.response import SSEResponse, respond
+from django_streams.sse.terms import Guard
 from django_streams.store.memory import MemoryStore
 from django_streams.testing.sse import SSEEvent, SSEParser
 from tests.integration.sse_reading import body, events, settled
