@@ -1,7 +1,7 @@
 /**
  * A conversation with an agent over a connection that may break.
  *
- *     import { ChatConnection } from "./chat.js";
+ *     import { ChatConnection } from "django_streams/chat.js";
  *     const chat = new ChatConnection({ path: "/agents/support-agent/room1" });
  *     chat.addEventListener("change", () => show(chat.messages, chat.status));
  *     chat.open();

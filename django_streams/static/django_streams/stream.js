@@ -1,7 +1,7 @@
 /**
  * A plain stream of server-sent events, followed to its end.
  *
- *     import { StreamConnection } from "./stream.js";
+ *     import { StreamConnection } from "django_streams/stream.js";
  *     const stream = new StreamConnection("/streams/report/events");
  *     stream.addEventListener("chunk", ({ detail }) => show(detail.chunk));
  *     stream.addEventListener("reset", () => clear());
