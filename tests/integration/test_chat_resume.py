@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -273,11 +274,15 @@ async def test_the_error_of_the_last_reply_is_shown_to_who_comes_later() -> None
 
 
 async def test_a_connection_before_the_first_word_waits_for_it() -> None:
-    release = asyncio.Event()
+    release, speak = asyncio.Event(), asyncio.Event()
 
-    async def on_chat_message(self: Any, turn: Any) -> str:
+    async def late() -> AsyncIterator[str]:
+        await speak.wait()
+        yield "late"
+
+    async def on_chat_message(self: Any, turn: Any) -> AsyncIterator[str]:
         await release.wait()
-        return "late"
+        return late()
 
     agent = make_agent(on_chat_message)
     async with Tab(agent) as first:
@@ -286,11 +291,13 @@ async def test_a_connection_before_the_first_word_waits_for_it() -> None:
             while (await second.probe())["type"] == NONE:
                 pass
             kinds = {f["type"] for f in second.kept[2:]}
-            assert kinds <= {NONE, PENDING}
+            assert kinds <= {NONE, MESSAGES, PENDING}
             assert second.kept[-1] == {"type": PENDING, "id": "q1", "probeId": "p1"}
             release.set()
             assert (await second.until(RESUMING))["id"] == "q1"
             await second.ack()
+            await replayed(second)
+            speak.set()
             assert text_of(await second.done()) == "late"
 
 
