@@ -54,9 +54,14 @@ class Opened:
     cancelled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Append:
-    """Chunks to be stored together at ``expected``, or not at all."""
+    """Chunks to be stored together, or not at all.
+
+    ``expected`` is where the last attempt put them or would have: an attempt
+    that adopts another position says so here before it writes, because that is
+    where a retry after an unclear failure must look.
+    """
 
     pk: int
     stream_id: str

@@ -109,8 +109,8 @@ class GenericStore(ReadingStore):
 
     def append(self, entry: Append) -> int:
         with self.atomic():
-            if self._advance(entry, entry.expected):
-                self._insert_blocks(entry, entry.expected)
+            if self._advance(entry):
+                self._insert_blocks(entry)
                 return entry.expected
             return self._append_locked(entry)
 
@@ -121,7 +121,7 @@ class GenericStore(ReadingStore):
     def appended(self, entry: Append) -> bool:
         return self._holds(entry)
 
-    def _advance(self, entry: Append, expected: int) -> bool:
+    def _advance(self, entry: Append) -> bool:
         """The fence: state, epoch and position are checked where they change."""
         return bool(
             self.execute(
@@ -135,7 +135,7 @@ class GenericStore(ReadingStore):
                     entry.pk,
                     StreamState.STREAMING.value,
                     entry.epoch,
-                    expected,
+                    entry.expected,
                 ],
             )
         )
@@ -159,9 +159,10 @@ class GenericStore(ReadingStore):
                 "settle the stream and return",
                 stream_id=entry.stream_id,
             )
-        self._advance(entry, cursor)
-        self._insert_blocks(entry, cursor)
-        return int(cursor)
+        entry.expected = int(cursor)
+        self._advance(entry)
+        self._insert_blocks(entry)
+        return entry.expected
 
     def _lock(self, pk: int) -> tuple[Any, ...] | None:
         return self.row(
@@ -200,10 +201,14 @@ class GenericStore(ReadingStore):
             size += len(text) + 1
         yield first, texts[first:]
 
-    def _insert_blocks(self, entry: Append, at: int) -> None:
+    def _insert_blocks(self, entry: Append) -> None:
         for first, texts in self._blocks(entry.texts):
             self._insert_block(
-                entry.pk, at + first, len(texts), entry.token, codec.join(texts)
+                entry.pk,
+                entry.expected + first,
+                len(texts),
+                entry.token,
+                codec.join(texts),
             )
 
     def _insert_block(
@@ -250,15 +255,18 @@ class GenericStore(ReadingStore):
             return True
 
     def settle_again(self, request: Settle) -> bool:
-        row = self.row(
-            f'SELECT "settle_token" FROM {STREAM} WHERE "id" = %s', [request.pk]
-        )
-        if row is None:
-            # Only the discard of this very call deletes a stream that was live.
-            return request.discard
-        if row[0] == request.token:
-            return True
-        return self.settle(request)
+        # Locked before it is asked: the lost call may still be on its way, and
+        # then holds the row until its outcome is there to be read.
+        with self.atomic():
+            row = self.row(
+                f'SELECT "settle_token" FROM {STREAM} WHERE "id" = %s '
+                f"{self.LOCK_TO_DELETE}",
+                [request.pk],
+            )
+            if row is None:
+                # Only the discard of this very call deletes a live stream.
+                return request.discard
+            return row[0] == request.token or self.settle(request)
 
     def settle_lapsed(self, pk: int, epoch: int) -> bool:
         return bool(
