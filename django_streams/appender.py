@@ -10,11 +10,12 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 from . import codec, conf, ids
-from .commit import store_entry, store_entry_again
+from .commit import get_committer, store_entry, store_entry_again
 from .exceptions import StreamCancelledError, StreamUnavailableError
+from .feed import get_hub
 from .signals import stream_deleted, stream_settled
 from .store.base import Append, Opened, Settle, StreamStore
 from .store.retry import persist
@@ -59,6 +60,7 @@ class Appender:
         self._token = ids.new_token()
         self._unclear: Append | None = None
         self._mutex = threading.RLock()
+        self._flight: Future[int] | None = None
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
 
@@ -103,9 +105,50 @@ class Appender:
 
     # Writing
 
+    def start(self, texts: Sequence[str]) -> Future[int]:
+        """Store *texts* in the background, together with what others store."""
+        with self._mutex:
+            if self.store.inline or not texts or self._unclear or self._flight:
+                return self.store.submit(lambda: self.write(texts))
+            flight: Future[int] = Future()
+            # Nobody may cancel it: what is queued will be written.
+            flight.set_running_or_notify_cancel()
+            self._flight = flight
+            entry = self._entry(texts)
+        get_committer(self.store).submit(
+            entry, lambda result: self._landed(flight, entry, result)
+        )
+        return flight
+
+    def _landed(
+        self, flight: Future[int], entry: Append, result: int | Exception
+    ) -> None:
+        # On the committer's thread, which must not wait: whoever holds the
+        # mutex now may be waiting for this very flight.
+        if isinstance(result, int):
+            self._stored(entry, result)
+        elif isinstance(result, StreamUnavailableError):
+            self._unclear = entry
+        elif isinstance(result, StreamCancelledError):
+            self.note_cancelled()
+        self._flight = None
+        if isinstance(result, int):
+            flight.set_result(result)
+        else:
+            flight.set_exception(result)
+
+    def _wait_for_flight(self) -> None:
+        """An entry whose task was cancelled is still on its way; let it land.
+
+        Two entries at one position would be one to a retry that looks for them.
+        """
+        if (flight := self._flight) is not None:
+            wait([flight])
+
     def write(self, texts: Sequence[str]) -> int:
         """Store *texts* together; the first one's seq."""
         with self._mutex:
+            self._wait_for_flight()
             if not texts:
                 return self.cursor
             if self._unclear is None:
@@ -190,6 +233,7 @@ class Appender:
             discard=discard,
         )
         with self._mutex:
+            self._wait_for_flight()
             try:
                 first = persist(
                     self.store,
@@ -213,6 +257,7 @@ class Appender:
             error=request.error,
         )
         if request.discard:
+            get_hub().gone(self.alias, self.key)
             stream_deleted.send(self._sender, stream_id=self.stream_id)
         else:
             self._rollup()

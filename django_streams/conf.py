@@ -38,6 +38,9 @@ class Settings:
     """How long a write outside a transaction is retried after a failure."""
     PUSH_CHUNKS: int = 10
     """push() holds at most this many chunks that are not being written."""
+    COMMIT_ENTRIES: int = 256
+    COMMIT_BYTES: int = 1_048_576
+    """A group commit takes at most this many appends, or this much text."""
     PAGE_BYTES: int = 262_144
     """A page of a replay holds about this much text (or one larger chunk)."""
     BLOCK_BYTES: int = 262_144

@@ -13,8 +13,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 
 from . import codec, conf, ids
 from .exceptions import StreamNotFoundError
+from .feed import Bell, Feed, get_hub
 from .pairs import refuse_running_loop
-from .store.base import Page, StreamStore, deleted
+from .store.base import Head, Page, StreamStore, deleted
 from .store.retry import persist
 from .tail import Act, Tail
 from .types import StreamChunk
@@ -49,6 +50,8 @@ class Follower:
         self._tail = Tail(start, batch_size, conf.get().PAGE_BYTES)
         self._pause = conf.get().POLL_MIN
         self._pk = 0
+        self._head: Head | None = None
+        self._feed: Feed | None = None
 
     # The drivers
 
@@ -58,15 +61,15 @@ class Follower:
         refuse_running_loop(name)
         self._find()
         woken = threading.Event()
-        unlisten = self._waker.listen(self._key, woken.set)
+        leave = self._attend(Bell(woken, None), woken.set)
         try:
             news = time.monotonic()
             while not (stop is not None and stop.is_set()):
                 match self._tail.decide():
                     case Act.FETCH:
                         woken.clear()
-                        if self._fetch():
-                            news = time.monotonic()
+                        if not self._take_from_feed():
+                            self._fetch()
                     case Act.DELIVER:
                         yield self._take()
                         news = time.monotonic()
@@ -78,7 +81,7 @@ class Follower:
                     case Act.FINISH:
                         return
         finally:
-            unlisten()
+            leave()
 
     async def abatches(self) -> AsyncGenerator[list[StreamChunk], None]:
         await self._store.run(self._find)
@@ -89,13 +92,14 @@ class Follower:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
 
-        unlisten = self._waker.listen(self._key, wake)
+        leave = self._attend(Bell(woken, loop), wake)
         try:
             while True:
                 match self._tail.decide():
                     case Act.FETCH:
                         woken.clear()
-                        await self._store.run(self._fetch)
+                        if not self._take_from_feed():
+                            await self._store.run(self._fetch)
                     case Act.DELIVER:
                         yield self._take()
                     case Act.UP_TO_DATE:
@@ -110,7 +114,7 @@ class Follower:
                     case Act.FINISH:
                         return
         finally:
-            unlisten()
+            leave()
 
     # The steps
 
@@ -128,9 +132,42 @@ class Follower:
             )
         # The row, not the id: an id that is created again is another stream.
         self._pk = head.pk
+        self._head = head
 
-    def _fetch(self) -> bool:
-        """Read a page into the tail; whether it brought anything."""
+    def _attend(self, bell: Bell, wake: Callable[[], None]) -> Callable[[], None]:
+        """Be told of what comes, by the shared feed or, inline, by wakes alone."""
+        assert self._head is not None
+        if self._store.inline:
+            return self._waker.listen(self._key, wake)
+        hub = get_hub()
+        feed = hub.join(self._store, self._waker, self._key, self._head)
+        feed.add(bell)
+        self._feed = feed
+
+        def leave() -> None:
+            feed.remove(bell)
+            hub.leave(feed)
+
+        return leave
+
+    def _take_from_feed(self) -> bool:
+        """Take what the shared feed has; False if this reader must ask the store."""
+        feed, head = self._feed, self._head
+        if feed is None or head is None:
+            return False
+        position = self._tail.fetch_from
+        if feed.cursor < head.cursor and position < head.cursor:
+            # The feed has not caught up with what was stored when this reader
+            # came: to call that up to date would hide what is there.
+            return False
+        view = feed.view(position, self._stream_id)
+        if view is None:
+            return False
+        self._tail.feed(view.texts, view.cursor, view.settled)
+        return True
+
+    def _fetch(self) -> None:
+        """Read a page of the store into the tail."""
         page = self._page()
         if page.head.lapsed and self._store.settle_lapsed(self._pk, page.head.epoch):
             self._waker.wake(self._key)
@@ -138,7 +175,6 @@ class Follower:
         self._tail.feed(page.texts, page.head.cursor, page.head.state.settled)
         if page.texts:
             self._pause = conf.get().POLL_MIN
-        return bool(page.texts)
 
     def _page(self) -> Page:
         page = persist(
@@ -163,7 +199,10 @@ class Follower:
         if self._on_up_to_date is not None:
             self._on_up_to_date()
 
-    def _next_pause(self) -> float:
+    def _next_pause(self) -> float | None:
+        """Until the own poll; None where the feed's hub polls for everybody."""
+        if self._feed is not None:
+            return None
         pause = self._pause
         self._pause = min(pause * 2, conf.get().POLL_MAX)
         return pause
@@ -174,17 +213,21 @@ class Follower:
         stop: threading.Event | None,
         until: float | None,
     ) -> None:
-        poll = time.monotonic() + self._next_pause()
+        pause = self._next_pause()
+        poll = float("inf") if pause is None else time.monotonic() + pause
         while True:
             now = time.monotonic()
             if until is not None and now >= until:
                 raise TimeoutError(
                     f'no news of stream "{self._stream_id}" within the timeout'
                 )
-            pause = poll - now if until is None else min(poll, until) - now
+            rest = poll - now if until is None else min(poll, until) - now
             if stop is not None:
-                pause = min(pause, _STOP_CHECK)
-            if woken.wait(max(0.0, pause)) or time.monotonic() >= poll:
+                rest = min(rest, _STOP_CHECK)
+            if (
+                woken.wait(min(max(0.0, rest), threading.TIMEOUT_MAX))
+                or time.monotonic() >= poll
+            ):
                 break
             if stop is not None and stop.is_set():
                 return

@@ -19,6 +19,7 @@ from operator import index
 from typing import Any, TypeVar
 
 from . import codec, ids
+from .feed import get_hub
 from .keeper import CONTROL_KEY, get_keeper
 from .pairs import async_door, sync_door
 from .produce import check_producer, start_producer
@@ -445,5 +446,6 @@ class Streams:
         self._waker.wake(CONTROL_KEY)
 
     def _deleted(self, key: str, stream_id: str) -> None:
+        get_hub().gone(self.using, key)
         self._waker.wake(key)
         stream_deleted.send(Streams, stream_id=stream_id)

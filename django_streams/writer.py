@@ -288,10 +288,13 @@ class StreamWriter:
     async def _aextend(self, texts: list[str]) -> int:
         async with self._in_order():
             await self._adrain()
-            return await self._store.run(self._log.write, texts)
+            if self._store.inline:
+                return await self._store.run(self._log.write, texts)
+            await self._store.admit()
+            return await asyncio.wrap_future(self._log.start(texts))
 
     def _submit(self, texts: list[str]) -> Future[int]:
-        return self._store.submit(lambda: self._log.write(texts))
+        return self._log.start(texts)
 
     def _drain(self) -> None:
         while (flight := self._pushes.drain(self._submit)) is not None:

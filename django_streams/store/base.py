@@ -71,6 +71,10 @@ class Append:
     texts: tuple[str, ...]
 
 
+Stored = int | StreamsError | None
+"""What became of one entry of a batch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
     pk: int
@@ -169,6 +173,15 @@ class StreamStore(ABC):
         """
 
     @abstractmethod
+    def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        """Store entries of different streams in one transaction.
+
+        For each the first chunk's seq, or why it was refused, or None when
+        somebody else had its row locked: that entry is not stored, and holds
+        up nobody.
+        """
+
+    @abstractmethod
     def append_again(self, entry: Append) -> int:
         """The same after an unclear failure: stored once, whatever happened."""
 
@@ -215,6 +228,10 @@ class StreamStore(ABC):
 
     @abstractmethod
     def head(self, key: str) -> Head | None: ...
+
+    @abstractmethod
+    def heads(self, pks: Sequence[int]) -> dict[int, Head]:
+        """The heads of several rows at once; a deleted one is left out."""
 
     @abstractmethod
     def page(self, pk: int, start: int, max_bytes: int) -> Page | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from django.db import IntegrityError, transaction
 
 from .. import codec, conf
-from ..exceptions import StreamCancelledError, StreamLiveError
+from ..exceptions import StreamCancelledError, StreamLiveError, StreamsError
 from ..types import StreamState
 from .base import (
     INTERRUPTED,
@@ -20,6 +20,7 @@ from .base import (
     Opened,
     OpenRequest,
     Settle,
+    Stored,
     closed,
     conflict,
     deleted,
@@ -113,6 +114,37 @@ class GenericStore(ReadingStore):
                 self._insert_blocks(entry)
                 return entry.expected
             return self._append_locked(entry)
+
+    def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        # Always in the order of ids: two processes that lock the same rows in
+        # different orders deadlock.
+        order = sorted(entries, key=lambda entry: entry.pk)
+        results: dict[int, Stored] = {}
+        with self.atomic():
+            free = self._lock_free([entry.pk for entry in order])
+            for entry in order:
+                try:
+                    results[entry.pk] = self.append(entry) if entry.pk in free else None
+                except StreamsError as refused:
+                    results[entry.pk] = refused
+        return [results[entry.pk] for entry in entries]
+
+    def _lock_free(self, pks: Sequence[int]) -> set[int]:
+        """Lock the rows that nobody else holds; their ids, and those gone."""
+        marks = ", ".join(["%s"] * len(pks))
+        rows = self.rows(
+            f'SELECT "id" FROM {STREAM} WHERE "id" IN ({marks}) ORDER BY "id" '
+            "FOR UPDATE SKIP LOCKED",
+            list(pks),
+        )
+        free = {row[0] for row in rows}
+        if missing := [pk for pk in pks if pk not in free]:
+            marks = ", ".join(["%s"] * len(missing))
+            held = self.rows(
+                f'SELECT "id" FROM {STREAM} WHERE "id" IN ({marks})', missing
+            )
+            free |= set(missing) - {row[0] for row in held}
+        return free
 
     def append_again(self, entry: Append) -> int:
         with self.atomic():

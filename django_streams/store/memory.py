@@ -27,6 +27,7 @@ from .base import (
     OpenRequest,
     Page,
     Settle,
+    Stored,
     StreamStore,
     closed,
     conflict,
@@ -184,6 +185,15 @@ class MemoryStore(StreamStore):
             stream.touch(stream.updated_at)
             return at
 
+    def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        results: list[Stored] = []
+        for entry in entries:
+            try:
+                results.append(self.append(entry))
+            except StreamsError as refused:
+                results.append(refused)
+        return results
+
     def append_again(self, entry: Append) -> int:
         with self._lock:
             return entry.expected if self.appended(entry) else self.append(entry)
@@ -261,6 +271,10 @@ class MemoryStore(StreamStore):
         with self._lock:
             stream = self._find(key)
             return None if stream is None else self._head(stream)
+
+    def heads(self, pks: Sequence[int]) -> dict[int, Head]:
+        with self._lock:
+            return {pk: self._head(self._by_pk[pk]) for pk in pks if pk in self._by_pk}
 
     def page(self, pk: int, start: int, max_bytes: int) -> Page | None:
         with self._lock:

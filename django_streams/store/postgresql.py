@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -9,7 +10,7 @@ from django.conf import settings
 from .. import codec
 from ..exceptions import StreamsError, StreamUnavailableError
 from ..types import StreamState
-from .base import Append, OpenRequest
+from .base import Append, OpenRequest, Stored
 from .database import BLOCK, STREAM
 from .generic import GenericStore
 
@@ -41,14 +42,22 @@ class PostgreSQLStore(GenericStore):
         return str(stored)
 
     def append(self, entry: Append) -> int:
-        blocks = list(self._blocks(entry.texts))
-        if len(blocks) > 1:
-            return super().append(entry)
-        # Quoted like everything else: writers racing a settle leave no gap.
+        if self._in_one_block(entry):
+            if self._put_one(entry, '"id" = %s'):
+                return entry.expected
+            with self.atomic():
+                return self._append_locked(entry)
+        return super().append(entry)
+
+    def _in_one_block(self, entry: Append) -> bool:
+        return len(list(self._blocks(entry.texts))) == 1
+
+    def _put_one(self, entry: Append, which: str) -> bool:
+        """The fence and the insert; writers racing a settle leave no gap."""
         stored = self.execute(
             f'WITH s AS (UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
             f'"updated_at" = {self.clock}, "lease_expires_at" = {self.lease_end} '
-            f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s AND "cursor" = %s '
+            f'WHERE {which} AND "state" = %s AND "epoch" = %s AND "cursor" = %s '
             f'AND "cancel_requested" IS NULL RETURNING "id") '
             f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '
             f'"body") SELECT "id", %s, %s, %s, {self.BODY_IN} FROM s',
@@ -64,10 +73,79 @@ class PostgreSQLStore(GenericStore):
                 codec.join(entry.texts),
             ],
         )
-        if stored:
-            return entry.expected
-        with self.atomic():
-            return self._append_locked(entry)
+        return bool(stored)
+
+    def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        whole = [entry for entry in entries if self._in_one_block(entry)]
+        if len(whole) == 1:
+            # The statement for many costs one entry twice the planning.
+            free = (
+                f'"id" = (SELECT "id" FROM {STREAM} WHERE "id" = %s {self.LOCK} '
+                "SKIP LOCKED)"
+            )
+            stored = {whole[0].pk} if self._put_one(whole[0], free) else set()
+        else:
+            stored = self._put_batch(whole) if whole else set()
+        results: list[Stored] = []
+        for entry in entries:
+            if entry.pk in stored:
+                results.append(entry.expected)
+            else:
+                results.append(self._put_alone(entry))
+        return results
+
+    def _put_batch(self, entries: Sequence[Append]) -> set[int]:
+        """One statement for all; the ids of the streams that took theirs.
+
+        Rows are locked in the order of ids, or two processes deadlock (14 times
+        in 1,200 batches), and a row that is locked is left out, or one view's
+        open transaction stalls everybody.
+        """
+        columns = [
+            [e.pk for e in entries],
+            [e.epoch for e in entries],
+            [e.expected for e in entries],
+            [len(e.texts) for e in entries],
+            [e.token for e in entries],
+            [codec.join(e.texts) for e in entries],
+        ]
+        rows = self.rows(
+            f"WITH w AS (SELECT * FROM unnest(%s::bigint[], %s::bigint[], "
+            f"%s::bigint[], %s::int[], %s::bigint[], %s::text[]) "
+            f"AS t(id, epoch, expected, n, token, body)), "
+            f'l AS (SELECT s."id" FROM {STREAM} s JOIN w ON w.id = s."id" '
+            f'WHERE s."state" = %s AND s."epoch" = w.epoch '
+            f'AND s."cursor" = w.expected AND s."cancel_requested" IS NULL '
+            f'ORDER BY s."id" FOR NO KEY UPDATE OF s SKIP LOCKED), '
+            f'm AS (UPDATE {STREAM} s SET "cursor" = s."cursor" + w.n, '
+            f'"updated_at" = {self.clock}, '
+            f'"lease_expires_at" = {self.lease_end} '
+            f'FROM w JOIN l ON l."id" = w.id WHERE s."id" = w.id RETURNING s."id") '
+            f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '
+            f'"body") SELECT w.id, w.expected, w.n, w.token, '
+            f"convert_to(w.body, 'UTF8') FROM w JOIN m ON m.\"id\" = w.id "
+            f'RETURNING "stream_id"',
+            [*columns, StreamState.STREAMING.value],
+        )
+        return {row[0] for row in rows}
+
+    def _put_alone(self, entry: Append) -> Stored:
+        """Why the batch left it out: locked, refused, or stored elsewhere."""
+        try:
+            with self.atomic():
+                if not self._try_lock(entry.pk):
+                    return None
+                return self._append_locked(entry)
+        except StreamsError as refused:
+            return refused
+
+    def _try_lock(self, pk: int) -> bool:
+        """Lock the row unless somebody holds it; also true when it is gone."""
+        if self.row(
+            f'SELECT 1 FROM {STREAM} WHERE "id" = %s {self.LOCK} SKIP LOCKED', [pk]
+        ):
+            return True
+        return not self.row(f'SELECT 1 FROM {STREAM} WHERE "id" = %s', [pk])
 
     def _insert_stream(self, request: OpenRequest) -> int | None:
         text, params = self._stream_insert(request)

@@ -78,6 +78,15 @@ class ReadingStore(DatabaseStore):
         )
         return None if row is None else _head(row)
 
+    def heads(self, pks: Sequence[int]) -> dict[int, Head]:
+        marks = ", ".join(["%s"] * len(pks))
+        rows = self.rows(
+            f'SELECT "id", "state", "cursor", "epoch", {self.lapsed} '
+            f'FROM {STREAM} WHERE "id" IN ({marks})',
+            list(pks),
+        )
+        return {row[0]: _head(row) for row in rows}
+
     def page(self, pk: int, start: int, max_bytes: int) -> Page | None:
         # The page begins in the last block at or before `start`: a condition on
         # seq_from alone goes blind after a merge, one on seq_from + count scans
