@@ -1,4 +1,5 @@
 """The tables. Touched only by store, turns, gc, admin and migrations."""
+
 from __future__ import annotations
 
 from .chat import Attachment, Conversation, ConversationEvent, Message, Presence, Turn
