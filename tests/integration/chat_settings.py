@@ -12,6 +12,7 @@ from tests import services
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, RUN
 
+ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "tests.integration.chat_site"
 DJANGO_STREAMS = {"TURN_LEASE": float(os.environ.get("DS_CHAT_LEASE", "5"))}
 
