@@ -42,5 +42,4 @@ def agent_urls(*agents: type[AIChatConsumer]) -> list[URLPattern]:
 
 
 def _address(agent: type[AIChatConsumer], rest: str) -> str:
-    # (?s): a name with a line break reaches the check that refuses it.
-    return rf"(?s)\A{BASE}/{re.escape(agent.agent_name)}/(?P<name>[^/]+){rest}"
+    return rf"\A{BASE}/{re.escape(agent.agent_name)}/(?P<name>[^/]+){rest}"

@@ -27,7 +27,12 @@ from tests.liveserver import SERVERS, LiveServer, Server
 
 pytestmark = pytest.mark.needs("chromium")
 
-BOTH = pytest.mark.parametrize("demo", SERVERS, indirect=True)
+QUICK, STEADY = "0.008", "0.025"
+"""Seconds a word: as fast as a reply can be watched, and long enough for a reload,
+a cut and a return in its middle."""
+BOTH = pytest.mark.parametrize(
+    "demo", [(server, STEADY) for server in SERVERS], indirect=True, ids=SERVERS
+)
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "What happens to a reply while I reload?"
 PICTURE = ROOT / "docs" / "images" / "refresh.png"
@@ -104,10 +109,11 @@ def demo(
     request: pytest.FixtureRequest, database: Path, tmp_path: Path
 ) -> Iterator[Demo]:
     """The demo behind its proxy: on Daphne, as by ``make demo``, or as asked."""
-    server: Server = getattr(request, "param", "daphne")
+    given: tuple[Server, str] = getattr(request, "param", ("daphne", QUICK))
+    server, pace = given
     copy = tmp_path / "demo.sqlite3"
     shutil.copy(database, copy)
-    environment = _environment(copy)
+    environment = _environment(copy) | {"DEMO_DELAY": pace}
     with _serve(server, environment) as live, Proxy(live.port) as proxy:
         yield Demo(server, environment, live, proxy)
 
@@ -116,7 +122,6 @@ def _environment(path: Path) -> dict[str, str]:
     return {
         "DJANGO_SETTINGS_MODULE": "demo_project.settings",
         "DEMO_SQLITE_FILE": str(path),
-        "DEMO_DELAY": "0.008",
         "OPENAI_API_KEY": "",
         "OPENAI_BASE_URL": "",
     }
@@ -164,12 +169,6 @@ def test_a_reply_outlives_reload_and_cut_network_and_both_tabs_end_with_it_once(
     viewport: Any = {"width": 760, "height": 900}
     page = tabs.open(demo.proxy.url, viewport=viewport)
     ask(page)
-    expect(reply(page)).to_contain_text("characters. I am a script")
-    other = page.context.new_page()
-    other.goto(demo.proxy.url)
-    expect(reply(other)).to_contain_text("characters. I am a script")
-    other.evaluate(WATCH)
-
     expect(reply(page)).to_contain_text("Reload the page in the middle")
     before = screenshot(page, f"{demo.server}-1-before-the-reload")
     (_, had) = shown(page)[-1]
@@ -178,16 +177,21 @@ def test_a_reply_outlives_reload_and_cut_network_and_both_tabs_end_with_it_once(
     page.evaluate(THINKING)
     expect(reply(page)).to_be_visible()
     after = screenshot(page, f"{demo.server}-2-right-after")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
     assert shown(page)[-1][1].startswith(had)
-    page.evaluate(WATCH)
 
-    expect(reply(page)).to_contain_text("Open the same address")
+    other = page.context.new_page()
+    other.goto(demo.proxy.url)
+    expect(reply(other)).to_contain_text("Reload the page in the middle")
+    for tab in (page, other):
+        tab.evaluate(WATCH)
+    expect(reply(page)).to_contain_text("Every word you see")
     demo.proxy.cut()
     for tab in (page, other):
         expect(tab.get_by_text("Reconnecting…")).to_be_visible()
-    kept = page.evaluate("window.texts.at(-1)")
     demo.proxy.mend()
     expect(page.get_by_text("Connected again")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
 
     for tab in (page, other):
         finished(tab)
@@ -198,7 +202,6 @@ def test_a_reply_outlives_reload_and_cut_network_and_both_tabs_end_with_it_once(
         assert texts[-1] == answer(QUESTION)
         assert all(texts[-1].startswith(text) for text in texts)
         assert [len(text) for text in texts] == sorted({len(text) for text in texts})
-    assert kept in texts[-1]
     assert page.evaluate("window.thoughts") == 0
     assert demo.stored(page) == whole()
     assert reply(page).inner_text() == reply(other).inner_text()
@@ -337,3 +340,20 @@ def test_a_reply_goes_on_when_nobody_is_there_and_is_whole_afterwards(
     again.goto(demo.proxy.url)
     finished(again)
     assert shown(again) == whole()
+
+
+def test_a_question_in_mid_reply_waits_its_turn_and_both_are_answered_once(
+    tabs: Tabs, demo: Demo
+) -> None:
+    page = tabs.open(demo.proxy.url)
+    ask(page, "First")
+    expect(reply(page)).to_contain_text("I am a script")
+    ask(page, "And second")
+    expect(page.locator(".ds-message--user")).to_have_count(2)
+    expect(reply(page)).to_contain_text("thank you for 2 words", timeout=15_000)
+    finished(page)
+    assert shown(page) == whole("First") + whole("And second")
+    page.reload()
+    finished(page)
+    assert shown(page) == demo.stored(page)
+    assert sorted(shown(page)) == sorted(whole("First") + whole("And second"))

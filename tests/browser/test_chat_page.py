@@ -113,8 +113,12 @@ def test_a_reload_shows_the_running_reply_in_one_step(tabs: Tabs, stage: Stage) 
         }
     )
     assert socket.hear("cf_agent_stream_resume_ack")["id"] == "r1"
+    socket.say(*frames("r1", CHUNKS[:5], replay=True))
+    # Something else to show in the middle of the replay, so that a render comes.
+    socket.say(transcript([message("u1", "user", text("Tell me now"))]))
+    expect(page.get_by_text("Tell me now")).to_be_visible()
     socket.say(
-        *frames("r1", CHUNKS[:6], replay=True),
+        *frames("r1", CHUNKS[5:6], start=5, replay=True),
         frame("r1", replay=True, replayComplete=True),
     )
     expect(replies(page)).to_have_text("one two three ")

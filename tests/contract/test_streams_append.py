@@ -24,9 +24,9 @@ def stored(streams: Streams, stream_id: str) -> list[Any]:
     """Everything stored so far of a stream that may still be live."""
     status = streams.status(stream_id)
     assert status is not None
-    reader = iter(streams.read(stream_id))
+    reader = streams.read(stream_id)
     seen = [next(reader) for _ in range(status.cursor)]
-    reader.close()  # type: ignore[attr-defined]
+    reader.close()
     assert [c.seq for c in seen] == list(range(status.cursor))
     return [c.chunk for c in seen]
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import typing
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,8 +119,8 @@ async def test_a_sync_call_on_a_running_loop_names_its_twin(
     writer = await streams.aopen("s", lease=30)
     await writer.aappend("a")
     attempts: dict[str, Callable[[], Any]] = {
-        **{name: lambda c=call: c(streams) for name, call in CALLS.items()},
-        **{name: lambda c=call: c(writer) for name, call in WRITES.items()},
+        **{name: partial(call, streams) for name, call in CALLS.items()},
+        **{name: partial(call, writer) for name, call in WRITES.items()},
     }
     for name, attempt in attempts.items():
         with pytest.raises(StreamUsageError) as caught:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,7 @@ from .doors import Door
 from .stores import StoreUnderTest
 from .waiting import WITHIN
 
+Steps = Generator[Any, None, None]
 LIVE, DELETED = "streaming", "deleted"
 DEAD = (StreamClosedError, StreamFencedError)
 
@@ -83,7 +84,7 @@ class Handle:
 @dataclass
 class Reader:
     log: Log
-    steps: Iterator[Any]
+    steps: Steps
     seen: list[int]
     over: bool = False
 
@@ -109,12 +110,12 @@ class LogMachine(RuleBasedStateMachine):
     def identify(self, name: str) -> str:
         return f"{self.prefix} {name}"
 
-    def steps(self, stream_id: str, start: int) -> Iterator[Any]:
+    def steps(self, stream_id: str, start: int) -> Steps:
         # The sync reader would wait for ever for a chunk that does not come;
         # the async door has its own deadline.
         if isinstance(self.streams, Streams):
             return self.streams.read(stream_id, start=start, timeout=WITHIN)
-        return iter(self.streams.read(stream_id, start=start))
+        return self.streams.read(stream_id, start=start)
 
     @rule(target=writers, name=names, takeover=st.booleans())
     def open(self, name: str, takeover: bool) -> Any:
@@ -288,7 +289,7 @@ class LogMachine(RuleBasedStateMachine):
         steps = self.steps(stream_id, start)
         if log.state == LIVE:
             got = [next(steps) for _ in expected]
-            steps.close()  # type: ignore[attr-defined]
+            steps.close()
         else:
             got = list(steps)
         assert [(c.seq, c.chunk) for c in got] == expected
@@ -300,7 +301,7 @@ class LogMachine(RuleBasedStateMachine):
         assert status.state == log.state
         steps = self.steps(log.stream_id, 0)
         stored = [next(steps) for _ in range(status.cursor)]
-        steps.close()  # type: ignore[attr-defined]
+        steps.close()
         assert [c.seq for c in stored] == list(range(status.cursor))
         values = [c.chunk for c in stored]
         assert values[: len(log.seen)] == log.seen, "the log changed"
@@ -324,7 +325,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for reader in getattr(self, "reading", []):
-            reader.steps.close()  # type: ignore[attr-defined]
+            reader.steps.close()
         for log in getattr(self, "logs", {}).values():
             if log.state == LIVE:
                 try:
@@ -338,7 +339,7 @@ def test_a_random_history_leaves_a_log(store: StoreUnderTest, door: Door) -> Non
         pass
 
     Machine.store, Machine.door = store, door
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Machine,
         settings=hypothesis_settings(
             max_examples=12,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -214,7 +215,7 @@ def test_up_to_date_counts_from_where_the_reader_began(streams: Streams) -> None
     for start in (3, 5, 9):
         told: list[str] = []
         batches = streams.read_batches(
-            "s", start=start, on_up_to_date=lambda t=told: t.append("now")
+            "s", start=start, on_up_to_date=partial(told.append, "now")
         )
         assert sum(len(batch) for batch in batches) == max(5 - start, 0)
         assert told == ["now"]

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from .stores import StoreUnderTest
 from .waiting import WITHIN, aeventually, in_thread, outside
 
 
-async def collect(streams: Streams, stream_id: str, start: int = 0) -> list[int]:
+async def collect(streams: Streams, stream_id: str, start: int = 0) -> list[Any]:
     return [c.chunk async for c in streams.aread(stream_id, start=start)]
 
 
@@ -49,7 +50,7 @@ async def test_readers_of_many_streams_are_not_mixed_up(store: StoreUnderTest) -
 
 
 def others() -> set[asyncio.Task[object]]:
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "break"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.db import connections
@@ -41,7 +42,7 @@ def store(db_store: DatabaseUnderTest) -> DatabaseUnderTest:
     return db_store
 
 
-Get = Callable[..., HttpResponse]
+Get = Callable[..., Any]
 
 
 @pytest.fixture
@@ -51,9 +52,8 @@ def get(store: DatabaseUnderTest, monkeypatch: pytest.MonkeyPatch) -> Get:
     monkeypatch.setitem(config, "ATOMIC_REQUESTS", True)
     client = Client(raise_request_exception=False)
 
-    def fetch(query: str = "") -> HttpResponse:
-        response: HttpResponse = client.get(f"/say/{store.alias}/{query}")
-        return response
+    def fetch(query: str = "") -> Any:
+        return client.get(f"/say/{store.alias}/{query}")
 
     return fetch
 

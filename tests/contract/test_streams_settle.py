@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -200,10 +201,8 @@ def test_of_two_that_settle_at_once_exactly_one_does(store: StoreUnderTest) -> N
         name = f"race {number}"
         one, two = streams.open(name), streams.open(name)
         commits: list[str] = []
-        closing = in_thread(one.close, commit=lambda c=commits: c.append("close"))
-        failing = in_thread(
-            two.error, "stop", commit=lambda c=commits: c.append("error")
-        )
+        closing = in_thread(one.close, commit=partial(commits.append, "close"))
+        failing = in_thread(two.error, "stop", commit=partial(commits.append, "error"))
         closed, errored = closing.result(WITHIN), failing.result(WITHIN)
         assert (closed, errored) in {(True, False), (False, True)}
         assert commits == ["close" if closed else "error"]

@@ -15,6 +15,7 @@ from tests import services
 from tests.databases import Databases
 
 from .conftest import SHORT
+from .waiting import WITHIN
 
 SINGLE = SHORT | {"SINGLE_CONNECTION": True}
 
@@ -66,7 +67,8 @@ class Both:
         assert await self.streams.adelete("s") is True
 
     async def collect(self) -> list[Any]:
-        return [c.chunk async for c in self.streams.aread("s")]
+        async with asyncio.timeout(WITHIN):
+            return [c.chunk async for c in self.streams.aread("s")]
 
     async def test_an_async_read_of_what_is_unknown(self) -> None:
         with pytest.raises(StreamNotFoundError):
@@ -85,18 +87,23 @@ class Both:
         await self.streams.aproduce("s", ["a", "b", "c"])
         assert await self.collect() == ["a", "b", "c"]
 
+    def test_a_producer_of_a_sync_view(self) -> None:
+        self.streams.produce("s", ["a", "b", "c"])
+        reader = self.streams.read("s", timeout=WITHIN)
+        assert [c.chunk for c in reader] == ["a", "b", "c"]
+
 
 @override_settings(DJANGO_STREAMS=SINGLE)
 class SqliteTestCase(Both, TestCase):
     alias = "default"
-    databases: ClassVar[set[str]] = {"default"}
+    databases = {"default"}  # noqa: RUF012 - as Django declares it
 
 
 @pytest.mark.needs("postgresql")
 @override_settings(DJANGO_STREAMS=SINGLE)
 class PostgresqlTestCase(Both, TestCase):
     alias = "postgresql"
-    databases: ClassVar[set[str]] = {"postgresql"}
+    databases = {"postgresql"}  # noqa: RUF012 - as Django declares it
 
 
 def test_nothing_of_a_test_case_remains(sqlite_db: str) -> None:

@@ -116,6 +116,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("django_streams.http.urls")),
     path("do/<str:what>/<path:stream_id>", never_atomic(act)),
     path("watched/<path:stream_id>", never_atomic(watched)),
+    path("open/streams/<path:stream_id>/events", never_atomic(watched)),
     path("stats", never_atomic(stats)),
     path("page", never_atomic(page)),
     path("static/<str:name>", never_atomic(module)),

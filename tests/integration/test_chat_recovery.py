@@ -9,7 +9,7 @@ import pytest
 
 from django_streams.turns import conversations, door, lease, queue, recovery, status
 from django_streams.turns.queue import Submission
-from django_streams.turns.records import TurnRecord, TurnStatus
+from django_streams.turns.records import Ending, TurnRecord, TurnStatus
 from django_streams.turns.replay import turn_streams
 
 from .chatting import (
@@ -62,7 +62,8 @@ async def abandoned(agent: Any, *words: str, lease_seconds: float = 0.0) -> Turn
             *({"type": "text-delta", "id": "q1", "delta": word} for word in words),
         ]
     )
-    return await turn_of(agent)
+    begun: TurnRecord = await turn_of(agent)
+    return begun
 
 
 async def test_a_connection_that_meets_a_lapsed_turn_is_told_it_is_over() -> None:
@@ -134,7 +135,7 @@ async def test_a_runner_that_lost_its_turn_can_no_longer_end_it() -> None:
     assert not await recovery.sweep(ref)
     with pytest.raises(queue.Lost):
         await door.run(lease.renew, turn, 5.0)
-    ending = queue.Ending(status=TurnStatus.COMPLETED)
+    ending = Ending(status=TurnStatus.COMPLETED)
     assert not await door.run(queue.finish_alone, turn, ref.wake_key, ending)
     assert (await turn_of(agent)).status is TurnStatus.ERRORED
 

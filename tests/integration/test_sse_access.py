@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -17,7 +19,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import reverse
 
-from django_streams import Streams, access
+from django_streams import Streams, access, conf
 from django_streams.testing.sse import open_sse
 from tests.liveserver import SERVERS, LiveServer
 
@@ -167,6 +169,31 @@ async def test_a_reader_who_loses_access_loses_the_stream(
             assert [event async for event in stream] == []
         assert stream.ended
     assert (await answer(server, "a", ada.cookie))[0] == 404
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+async def test_viewers_hold_no_database_connection_of_their_own(
+    server: LiveServer, ada: Person
+) -> None:
+    await Streams().aopen("a", owner=ada.key)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(30):
+            url = f"{server.url}/streams/a/events"
+            opening = open_sse(url, headers=ada.cookie)
+            stream = await stack.enter_async_context(opening)
+            assert (await stream.next()).event == "up-to-date"
+        names = [file.readlink().name for file in open_files(server.pid)]
+        connections_of_server = names.count(Path(settings.SQLITE_FILE).name)
+        assert 0 < connections_of_server <= conf.get().READ_POOL + 3
+
+
+def open_files(pid: int) -> list[Path]:
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            file.readlink()
+            found.append(file)
+    return found
 
 
 async def test_other_methods_are_refused_whatever_the_stream(

@@ -197,6 +197,40 @@ async def test_a_failing_database_ends_the_response_without_an_end_event(
     assert "will reconnect" in caplog.text
 
 
+async def test_a_server_that_buffers_is_fed_at_the_configured_pace(
+    streams: Streams, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DJANGO_STREAMS = {"SSE_PACE": 100_000}
+    monkeypatch.setattr("django_streams.sse.response.server_buffers", lambda: True)
+    waits: list[float] = []
+
+    async def note(delay: float) -> None:
+        waits.append(delay)
+
+    await settled(streams, *["x" * 1000] * 100)
+    response = await sse_response(streams, "a", batch_size=10)
+    assert isinstance(response, SSEResponse)
+    monkeypatch.setattr("django_streams.sse.follow.asyncio.sleep", note)
+    size = len(await body(response))
+    # Nobody slept, so the last wait is for all that was sent before it.
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(size / 100_000, abs=0.4)
+
+
+async def test_a_server_that_pushes_back_is_not_paced(
+    streams: Streams, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DJANGO_STREAMS = {"SSE_PACE": 1}
+    await settled(streams, *["x" * 1000] * 100)
+    response = await sse_response(streams, "a")
+
+    async def never(delay: float) -> None:
+        raise AssertionError("paced")
+
+    monkeypatch.setattr("django_streams.sse.follow.asyncio.sleep", never)
+    assert (await body(response)).count(b'xxx"') == 100
+
+
 # Heartbeats and access
 
 

@@ -10,15 +10,12 @@ import pytest
 
 from django_streams.chat.handshake import (
     Action,
-    Drain,
     Follow,
     Handshake,
     Replay,
     Reply,
     Send,
-    SendTranscript,
     State,
-    Unfollow,
 )
 from django_streams.turns.records import Snapshot, TurnRecord, TurnStatus
 
@@ -425,8 +422,3 @@ def test_without_resume_nothing_is_offered_and_chunks_are_withheld() -> None:
     handshake = Handshake(resume=False)
     assert handshake.connected(PENDING) == []
     assert handshake.started(REPLY) == [Follow(REPLY, replay=False)]
-
-
-def test_the_actions_are_values() -> None:
-    assert Drain() == Drain()
-    assert SendTranscript() != Unfollow()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -219,6 +220,28 @@ def test_a_poke_between_two_sessions_is_harmless(script: Script) -> None:
     script.thread._make = make
     started(script)
     assert gap.is_set()
+    script.thread.poke()
+    assert script.looked.acquire(timeout=WITHIN)
+
+
+def test_a_poke_at_the_moment_a_loop_is_closed_is_harmless(script: Script) -> None:
+    started(script)
+    target = script.thread._target
+    script.thread.close()
+    script.thread._target = target
+    script.thread.poke()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_that_ends_leaves_its_parents_thread_alone(
+    script: Script,
+) -> None:
+    started(script)
+    pid = os.fork()
+    if pid == 0:
+        script.thread.close()
+        os._exit(1 if script.thread.closing else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     script.thread.poke()
     assert script.looked.acquire(timeout=WITHIN)
 

@@ -127,6 +127,25 @@ test("a replay that nobody asked for is left out", () => {
   assert.deepEqual(texts(chat), []);
 });
 
+test("a replay is left out where the reply is followed live", () => {
+  const { chat, sockets } = connected();
+  const id = chat.send("hi");
+  sockets.last.say(...frames(id, CHUNKS, { to: 5 }));
+  sockets.last.say(...frames(id, reply(["other"], "a2"), { replay: true }));
+  sockets.last.say(frame(id, { replay: true, replayComplete: true }));
+  assert.deepEqual(texts(chat), ["hi", "one two "]);
+});
+
+test("a replayed chunk that comes twice is applied once", () => {
+  const { chat, sockets } = connect();
+  const socket = sockets.last;
+  socket.accept();
+  socket.say(offer("r1", socket));
+  const replay = frames("r1", CHUNKS, { to: 6, replay: true });
+  socket.say(...replay, ...replay.slice(3), frame("r1", { done: true, replay: true }));
+  assert.deepEqual(texts(chat), ["one two three "]);
+});
+
 test("a replay that starts again counts once", () => {
   const { chat, sockets } = connect();
   const socket = sockets.last;
@@ -188,6 +207,23 @@ test("where no transcript tells what a lost reply said, the history is asked", a
   assert.deepEqual(texts(chat), ["hi", "whole"]);
 });
 
+test("an end that does not tell what was said makes the page ask the history", async () => {
+  const stored = [user("u1", "hi"), assistant("a1", "whole")];
+  const { chat, clock, sockets } = connect({
+    history: async (time) => (time === 1 ? [] : stored),
+  });
+  sockets.last.accept();
+  sockets.last.say(none(sockets.last));
+  await settled();
+  sockets.last.say(...frames("r1", reply(["who"])));
+  sockets.last.drop();
+  clock.pass(1000);
+  sockets.last.accept();
+  sockets.last.say(offer("r1", sockets.last), frame("r1", { done: true, replay: true }));
+  await settled();
+  assert.deepEqual(texts(chat), ["hi", "whole"]);
+});
+
 test("a missing chunk makes the page ask for the whole reply once", () => {
   const { chat, sockets } = connected();
   const id = chat.send("hi");
@@ -230,6 +266,16 @@ test("a question without a sign from the server is sent again under the same id"
   sockets.last.drop();
   clock.pass(1000);
   greet(sockets.last);
+  assert.deepEqual(submitted(sockets.last).map((sent) => sent.id), [id]);
+});
+
+test("a question without a sign is sent again beside a reply that runs", () => {
+  const { chat, clock, sockets } = connected();
+  const id = chat.send("hi");
+  sockets.last.drop();
+  clock.pass(1000);
+  sockets.last.accept();
+  sockets.last.say(offer("r1", sockets.last));
   assert.deepEqual(submitted(sockets.last).map((sent) => sent.id), [id]);
 });
 
