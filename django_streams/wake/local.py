@@ -13,11 +13,12 @@ logger = logging.getLogger(__name__)
 
 
 class _Listener:
-    __slots__ = ("callback", "complained")
+    __slots__ = ("callback", "first_error")
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback = callback
-        self.complained = False
+        self.first_error = threading.Lock()
+        """Taken, and kept, by the thread that logs."""
 
 
 class LocalWaker(Waker):
@@ -47,8 +48,7 @@ class LocalWaker(Waker):
             except Exception:
                 # Once a listener: the usual case is an event loop that was
                 # closed under it, which would say so at every append.
-                if not listener.complained:
-                    listener.complained = True
+                if listener.first_error.acquire(blocking=False):
                     logger.exception("A listener to wakes of %s failed", key)
 
     def listen(self, key: str, callback: Callable[[], None]) -> Callable[[], None]:

@@ -50,6 +50,25 @@ def test_a_finaliser_may_stop_listening_in_the_middle_of_a_listen() -> None:
     assert calls == [1]
 
 
+def test_an_error_in_two_threads_at_once_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waker, both = LocalWaker(), threading.Barrier(2)
+
+    def fail() -> None:
+        both.wait(10)
+        raise RuntimeError("no ear")
+
+    waker.listen("key", fail)
+    for _ in range(20):
+        threads = [threading.Thread(target=waker.wake, args=("key",)) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    assert len(caplog.records) == 1
+
+
 def test_a_wake_waits_for_no_lock() -> None:
     waker, calls = LocalWaker(), []
     waker.listen("key", lambda: calls.append(1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from django_streams.wake import marks
@@ -47,6 +49,22 @@ def test_only_the_first_follower_and_the_last_change_a_membership() -> None:
     assert made.take_changed() == ["a"]
     assert not made.follows("a")
     assert made.followed() == []
+
+
+def test_a_signal_handler_may_interrupt_the_thread_that_holds_the_lock() -> None:
+    made = Marks()
+
+    def interrupted() -> None:
+        with made._lock:
+            made.send("a")
+            made.follow("b")
+            made.unfollow("b")
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert made.take_pending() == ["a"]
 
 
 def test_one_unfollow_too_many_changes_nothing() -> None:
