@@ -14,7 +14,8 @@
  * connection is back) and "ended" (`detail`: the turn that ended).
  */
 
-import { newId, newUuid } from "./ids.js";
+import { Endpoint } from "./endpoint.js";
+import { newId } from "./ids.js";
 import { ReconnectingSocket } from "./socket.js";
 import { Transcript } from "./transcript.js";
 import { UnsentStore } from "./unsent.js";
@@ -38,7 +39,7 @@ export class ChatConnection extends EventTarget {
   #transcript = new Transcript();
   #unsent;
   #options;
-  #pageId = newUuid();
+  #endpoint;
   #socket;
   /** The probe that waits for its answer: `{ id, sent, barrier, timer, heard }`. */
   #probe = null;
@@ -74,10 +75,11 @@ export class ChatConnection extends EventTarget {
     ...socket
   }) {
     super();
-    this.#options = { path, origin, query, body, resume, fetch, clock, now };
+    this.#options = { body, resume, clock, now };
+    this.#endpoint = new Endpoint({ path, origin, query, fetch });
     this.#unsent = new UnsentStore(storage, path);
     this.#socket = new ReconnectingSocket({
-      url: () => this.#url("", { _pk: this.#pageId }).replace(/^http/, "ws"),
+      url: () => this.#endpoint.socket,
       onopen: () => this.#opened(),
       onmessage: (text) => this.#receive(text),
       ondrop: () => this.#dropped(),
@@ -245,9 +247,12 @@ export class ChatConnection extends EventTarget {
   /** Ask what is going on; the server answers at once. */
   #sendProbe({ barrier = false } = {}) {
     if (!this.#socket.isOpen) return;
+    // A later probe stands behind the clear as well as the one it replaces.
+    const behind = barrier || this.#probe?.barrier === true;
     this.#endProbe();
     const { clock } = this.#options;
-    const probe = { id: newId(8), sent: (this.#handed += 1), barrier, heard: false };
+    const probe = { id: newId(8), sent: (this.#handed += 1), heard: false };
+    probe.barrier = behind;
     probe.timer = clock.setTimeout(() => this.#unanswered(), PROBE_TIMEOUT);
     this.#probe = probe;
     this.#send({ type: "cf_agent_stream_resume_request", probeId: probe.id });
@@ -259,8 +264,9 @@ export class ChatConnection extends EventTarget {
   }
 
   #unanswered() {
-    const { heard } = this.#probe;
+    const { heard, barrier } = this.#probe;
     this.#endProbe();
+    if (barrier && heard) this.#cleared();
     // A server that knows no probes is served all the same; one that has
     // answered before and is silent now is not there any more.
     if (!this.#ready) this.#becomeReady();
@@ -425,43 +431,22 @@ export class ChatConnection extends EventTarget {
     const matches = probeId === probe.id || (probeId === undefined && !probe.barrier);
     if (!matches) return null;
     this.#endProbe();
-    if (probe.barrier) {
-      this.#clearing = false;
-      this.#transcript.listen();
-    }
+    if (probe.barrier) this.#cleared();
     this.#becomeReady();
     return probe;
   }
 
-  // Beside the socket -----------------------------------------------------
-
-  #url(tail, extra = {}) {
-    const { path, origin, query } = this.#options;
-    const url = new URL(path + tail, origin);
-    for (const [key, value] of Object.entries({ ...extra, ...query })) {
-      if (value !== null && value !== undefined) url.searchParams.set(key, value);
-    }
-    return url.href;
+  /** The clear was carried out: transcripts tell the truth again. */
+  #cleared() {
+    this.#clearing = false;
+    this.#transcript.listen();
   }
 
   /** Ask for the stored messages; a later word over the socket counts more. */
   async #refresh() {
-    const { fetch } = this.#options;
     const since = this.#transcript.version;
-    let messages;
-    try {
-      const response = await fetch(this.#url("/get-messages"), {
-        credentials: "same-origin",
-        headers: { accept: "application/json" },
-      });
-      if (!response.ok) return;
-      messages = await response.json();
-    } catch {
-      return;
-    }
-    if (Array.isArray(messages) && this.#transcript.merge(messages, since)) {
-      this.#changed();
-    }
+    const messages = await this.#endpoint.history();
+    if (messages && this.#transcript.merge(messages, since)) this.#changed();
   }
 
   #changed() {

@@ -2,7 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { ReconnectingSocket } from "../../../django_streams/static/django_streams/socket.js";
-import { Clock, connected, frames, greet, none, reply, Sockets, texts } from "./support.mjs";
+import {
+  Clock,
+  connected,
+  frames,
+  greet,
+  none,
+  reply,
+  Sockets,
+  texts,
+  transcript,
+  user,
+} from "./support.mjs";
 
 const PROBE = "cf_agent_stream_resume_request";
 
@@ -145,6 +156,22 @@ test("a server that answers is kept", () => {
   first.say({ type: "cf_agent_stream_pending", probeId: first.probe });
   clock.pass(5000);
   assert.equal(sockets.all.length, 1);
+});
+
+test("a clear is over when a later probe is answered, or none ever is", () => {
+  const { chat, clock, sockets } = connected();
+  const socket = sockets.last;
+  chat.clear();
+  // A chunk is missing: the page asks again before the first answer has come.
+  socket.say(...frames("r1", reply(["one"]), { from: 2 }));
+  socket.say(none(socket), transcript([user("u1", "after")]));
+  assert.deepEqual(texts(chat), ["after"]);
+  chat.clear();
+  socket.say(transcript([user("u2", "still on its way")]));
+  assert.deepEqual(texts(chat), []);
+  clock.pass(5000);
+  socket.say(transcript([user("u3", "later")]));
+  assert.deepEqual(texts(chat), ["later"]);
 });
 
 test("nothing is asked while nothing runs", () => {
