@@ -99,34 +99,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def databases(
     django_test_environment: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[Databases]:
-    """The run's databases; :meth:`Databases.ensure` makes one."""
+    """The run's databases; :meth:`Databases.ensure` makes one.
+
+    From here on pytest-django blocks no access. Threads of pools outlive a
+    test: blocked at the end of a transaction, one would leave its connection
+    out of autocommit mode and fail in a later test.
+    """
     made = Databases()
-    yield made
     with django_db_blocker.unblock():
+        yield made
         made.drop()
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(
-    request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
-) -> None:
+def django_db_setup(request: pytest.FixtureRequest, databases: Databases) -> None:
     """Replaces pytest-django's: ours are made one by one, when first used."""
     aliases = {"default"}
     for item in request.session.items:
         for mark in item.iter_markers("django_db"):
             aliases.update(mark.kwargs.get("databases") or ())
-    with django_db_blocker.unblock():
-        for alias in sorted(aliases):
-            if alias == "default" or services.BY_NAME[alias].missing() is None:
-                databases.ensure(alias)
+    for alias in sorted(aliases):
+        if alias == "default" or services.BY_NAME[alias].missing() is None:
+            databases.ensure(alias)
 
 
 @pytest.fixture
-def real_db(
-    databases: Databases, django_db_blocker: DjangoDbBlocker
-) -> Iterator[RealDb]:
+def real_db(databases: Databases) -> Iterator[RealDb]:
     """See the module's docstring."""
     used: list[str] = []
 
@@ -138,10 +136,9 @@ def real_db(
             used.append(alias)
         return alias
 
-    with django_db_blocker.unblock():
-        yield use
-        for alias in used:
-            empty(alias)
+    yield use
+    for alias in used:
+        empty(alias)
 
 
 @pytest.fixture

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 
 from tests.conftest import RealDb
+from tests.databases import Databases
 from tests.integration.chat_site import words
 from tests.integration.chatting import MESSAGES, RESPONSE, message_text, text_of
 from tests.liveserver import LiveServer
@@ -26,25 +29,24 @@ class Site:
     cookie: str
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("default", ""), id="sqlite-poll"),
-        pytest.param(
-            ("postgresql", ""),
-            id="postgresql-poll",
-            marks=pytest.mark.needs("postgresql"),
-        ),
-        pytest.param(
-            ("postgresql", "redis"),
-            id="postgresql-redis",
-            marks=pytest.mark.needs("postgresql", "redis"),
-        ),
-    ]
-)
-def site(request: pytest.FixtureRequest, real_db: RealDb) -> Iterator[Site]:
-    alias, layer = request.param
-    real_db("default")
-    real_db(alias)
+KINDS = [
+    pytest.param(("default", ""), id="sqlite-poll"),
+    pytest.param(
+        ("postgresql", ""),
+        id="postgresql-poll",
+        marks=pytest.mark.needs("postgresql"),
+    ),
+    pytest.param(
+        ("postgresql", "redis"),
+        id="postgresql-redis",
+        marks=pytest.mark.needs("postgresql", "redis"),
+    ),
+]
+
+
+@contextmanager
+def two_servers(kind: tuple[str, str]) -> Iterator[tuple[LiveServer, LiveServer]]:
+    alias, layer = kind
     env = {
         "DJANGO_SETTINGS_MODULE": "tests.integration.chat_settings",
         "DS_CHAT_DATABASE": alias,
@@ -52,9 +54,42 @@ def site(request: pytest.FixtureRequest, real_db: RealDb) -> Iterator[Site]:
         "DS_CHAT_LEASE": str(LEASE),
     }
     with LiveServer(APP, env=env) as a, LiveServer(APP, env=env) as b:
-        yield Site(a, b, visit(a))
+        yield a, b
+        for server in (a, b):
+            # In order, where it still runs: a statement that a killed process
+            # had under way is carried out while the tables are emptied.
+            server.stop()
         logs = a.log() + b.log()
     assert "Traceback" not in logs, logs
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def shared(
+    request: pytest.FixtureRequest,
+    databases: Databases,
+    django_db_blocker: DjangoDbBlocker,
+) -> Iterator[tuple[LiveServer, LiveServer]]:
+    """Servers that no test harms; each test is another visitor."""
+    with django_db_blocker.unblock():
+        for alias in {"default", request.param[0]}:
+            databases.ensure(alias)
+    with two_servers(request.param) as servers:
+        yield servers
+
+
+@pytest.fixture
+def site(shared: tuple[LiveServer, LiveServer]) -> Site:
+    a, b = shared
+    return Site(a, b, visit(a))
+
+
+@pytest.fixture(params=KINDS)
+def mortal(request: pytest.FixtureRequest, real_db: RealDb) -> Iterator[Site]:
+    """Servers of one test, which may kill the first."""
+    for alias in ("default", request.param[0]):
+        real_db(alias)
+    with two_servers(request.param) as (a, b):
+        yield Site(a, b, visit(a))
 
 
 async def test_another_process_shows_the_reply_as_it_is_written(site: Site) -> None:
@@ -119,15 +154,15 @@ async def test_two_submits_at_once_to_two_processes_run_one_after_the_other(
 
 
 async def test_the_death_of_the_writing_process_is_told_to_all_others(
-    site: Site,
+    mortal: Site,
 ) -> None:
-    async with RawTab(site.b, site.cookie) as watching:
+    async with RawTab(mortal.b, mortal.cookie) as watching:
         await watching.next()
         await watching.next()
-        async with RawTab(site.a, site.cookie) as tab:
+        async with RawTab(mortal.a, mortal.cookie) as tab:
             await tab.ask("1000 0.02")
             await watching.until(RESPONSE, seq=20)
-            site.a.kill()
+            mortal.a.kill()
             died = time.monotonic()
         frames = await watching.done()
         took = time.monotonic() - died
@@ -137,7 +172,7 @@ async def test_the_death_of_the_writing_process_is_told_to_all_others(
         # Lease, one poll, and what a busy machine adds.
         assert took < LEASE + 4, took
         shown = text_of(watching.kept)
-        messages = stored(site.b, site.cookie)
+        messages = stored(mortal.b, mortal.cookie)
         assert message_text(messages[1]) == shown
         assert words(1000).startswith(shown)
         # The conversation goes on in the process that is left.
@@ -146,16 +181,16 @@ async def test_the_death_of_the_writing_process_is_told_to_all_others(
 
 
 async def test_a_turn_queued_in_a_process_that_died_is_run_by_another(
-    site: Site,
+    mortal: Site,
 ) -> None:
-    async with RawTab(site.b, site.cookie) as watching:
+    async with RawTab(mortal.b, mortal.cookie) as watching:
         await watching.next()
         await watching.next()
-        async with RawTab(site.a, site.cookie) as tab:
+        async with RawTab(mortal.a, mortal.cookie) as tab:
             await tab.ask("1000 0.02", "q1")
             await tab.until(RESPONSE, seq=5)
             await tab.ask("7 0", "q2")
             while "u-q2" not in str(await watching.until(MESSAGES)):
                 pass
-            site.a.kill()
+            mortal.a.kill()
         assert text_of(await watching.done("q2"), "q2") == words(7)

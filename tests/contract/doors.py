@@ -12,7 +12,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -23,6 +23,9 @@ from django_streams import StreamChunk, Streams, StreamWriter
 from .waiting import WITHIN, eventually
 
 _END = object()
+
+SOON = 0.03
+"""Seconds for which a reader at the tail is left waiting, to see that it waits."""
 
 
 class Follower:
@@ -84,6 +87,11 @@ class SyncDoor:
         thread.start()
         return follower
 
+    def next_within(self, streams: Streams, stream_id: str, start: int) -> Any:
+        """The next chunk from *start*; TimeoutError where a reader would wait."""
+        with closing(streams.read(stream_id, start=start, timeout=SOON)) as reader:
+            return next(reader, None)
+
     def close(self) -> None:
         pass
 
@@ -130,6 +138,17 @@ class AsyncDoor:
 
         follower.stop = halt
         return follower
+
+    def next_within(self, streams: Streams, stream_id: str, start: int) -> Any:
+        """The next chunk from *start*; TimeoutError where a reader would wait."""
+        real = cast(Twin, streams)._target
+
+        async def step() -> Any:
+            async with aclosing(real.aread(stream_id, start=start)) as reader:
+                async with asyncio.timeout(SOON):
+                    return await anext(reader, None)
+
+        return self.submit(step()).result(WITHIN)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._halt.set)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from django_streams import StreamCancelledError, Streams, StreamState
@@ -60,6 +62,20 @@ def test_a_cancelled_producer_still_settles(streams: Streams, settle: str) -> No
     assert getattr(writer, settle)(commit=lambda: ran.append("x")) is True
     assert ran == ["x"]
     assert status_of(streams, "s").closed_at is not None
+    assert [c.chunk for c in streams.read("s")] == ["a"]
+
+
+@pytest.mark.parametrize("settle", ["close", "error"])
+def test_what_was_pushed_too_late_does_not_keep_a_producer_from_settling(
+    streams: Streams, settle: str
+) -> None:
+    writer = streams.open("s")
+    writer.append("a")
+    streams.cancel("s")
+    with contextlib.suppress(StreamCancelledError):
+        for number in range(3):
+            writer.push(number)
+    assert getattr(writer, settle)() is True
     assert [c.chunk for c in streams.read("s")] == ["a"]
 
 

@@ -294,6 +294,23 @@ class LogMachine(RuleBasedStateMachine):
             got = list(steps)
         assert [(c.seq, c.chunk) for c in got] == expected
 
+    @rule(name=names)
+    def wait_at_the_end(self, name: str) -> None:
+        """Who has everything of a live stream waits; of a settled one, is done."""
+        log = self.logs.get(self.identify(name))
+        if log is None:
+            return
+        self.look(log)
+        end = len(log.seen)
+        try:
+            chunk = self.door.next_within(self.streams, log.stream_id, end)
+        except TimeoutError:
+            assert log.state == LIVE
+        else:
+            # What was buffered may have been stored in this very moment.
+            assert (chunk is None) == (log.state != LIVE)
+            assert chunk is None or chunk.seq == end
+
     def look(self, log: Log) -> None:
         """Read the stored log and compare it with everything known of it."""
         status = self.streams.status(log.stream_id)

@@ -227,6 +227,7 @@ def test_metadata_has_the_size_limit_of_a_chunk(
         ({"lease": -1}, ValueError),
         ({"lease": float("nan")}, ValueError),
         ({"lease": float("inf")}, ValueError),
+        ({"lease": 1e12}, ValueError),
         ({"lease": "30"}, TypeError),
         ({"on_lapse": "explode"}, ValueError),
         ({"tag": 5}, TypeError),

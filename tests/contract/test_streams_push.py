@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 from pytest_django import Settings
@@ -116,6 +117,18 @@ def test_pushing_to_a_settled_stream_is_told_at_the_flush(streams: Streams) -> N
     with pytest.raises(StreamClosedError):
         writer.append("late")
     assert cursor(streams, "s") == 0
+
+
+def test_settling_after_others_settled_is_no_error_of_the_pushes(
+    streams: Streams,
+) -> None:
+    writer = streams.open("s")
+    streams.open("s").close()
+    with contextlib.suppress(StreamClosedError):
+        for number in range(3):
+            writer.push(number)
+    assert writer.close() is False
+    assert writer.error("late") is False
 
 
 def test_pushing_after_a_takeover_is_told_at_the_flush(streams: Streams) -> None:

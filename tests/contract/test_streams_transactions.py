@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from django.db import transaction
@@ -104,6 +105,24 @@ def test_pushed_chunks_are_part_of_the_transaction_that_flushes_them(
     assert stored(streams, "s") == list(range(25))
 
 
+def test_a_push_in_flight_and_a_transaction_do_not_wait_for_each_other(
+    store: DatabaseUnderTest,
+) -> None:
+    """The push is on another connection; on SQLite it needs the lock we hold."""
+    streams = store.streams()
+    writer = streams.open("s")
+    expected: list[str] = []
+    begun = time.monotonic()
+    for number in range(15):
+        for name in ("first", "second"):
+            writer.push(f"{name} {number}")
+        with transaction.atomic(using=store.alias):
+            writer.append(f"inside {number}")
+        expected += [f"first {number}", f"second {number}", f"inside {number}"]
+    assert stored(streams, "s") == expected
+    assert time.monotonic() - begun < WITHIN, "they waited for a timeout"
+
+
 def test_opening_is_undone_by_a_rollback(store: DatabaseUnderTest) -> None:
     streams = store.streams()
     with pytest.raises(Rollback), transaction.atomic(using=store.alias):
@@ -140,6 +159,24 @@ def test_settling_is_undone_by_a_rollback(
     assert getattr(writer, settle)(commit=commit) is True
     assert ran == ["x", "x"]
     assert reader.finish() == ["a", "b"]
+
+
+def test_a_commit_that_raises_undoes_only_the_settlement(
+    store: DatabaseUnderTest,
+) -> None:
+    streams = store.streams()
+    writer = streams.open("s")
+
+    def refuse() -> None:
+        raise LookupError("no room in the archive")
+
+    with transaction.atomic(using=store.alias):
+        writer.append("a")
+        with pytest.raises(LookupError, match="no room"):
+            writer.close(commit=refuse, discard=True)
+        assert writer.append("b") == 1
+    assert stored(streams, "s") == ["a", "b"]
+    assert status_of(streams, "s").state is StreamState.STREAMING
 
 
 def test_readers_learn_the_end_when_the_transaction_commits(

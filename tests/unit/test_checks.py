@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -51,12 +50,12 @@ def found(*, deploy: bool = False) -> dict[str, CheckMessage]:
 
 
 @pytest.fixture
-def sqlite_options() -> Iterator[dict[str, Any]]:
+def sqlite_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A copy of the database's settings, which no connection uses."""
     config = connections.settings["default"]
-    before = config["OPTIONS"], config["NAME"]
-    config["OPTIONS"] = dict(before[0])
-    yield config
-    config["OPTIONS"], config["NAME"] = before
+    changed: dict[str, Any] = {**config, "OPTIONS": dict(config["OPTIONS"])}
+    monkeypatch.setitem(connections.settings, "default", changed)
+    return changed
 
 
 def test_the_settings_of_this_suite_are_in_order() -> None:

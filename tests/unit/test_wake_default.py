@@ -114,6 +114,16 @@ def test_a_change_of_settings_gives_another_waker_with_the_same_listeners(
     assert "django-streams-wake" not in names, "the one before was closed"
 
 
+def test_a_change_of_settings_keeps_the_listeners_of_a_local_waker(
+    settings: Settings,
+) -> None:
+    calls: list[int] = []
+    get_waker().listen(KEY, lambda: calls.append(1))
+    settings.CHANNEL_LAYERS = layers(LAYERS["redis"], hosts=[NOWHERE])
+    get_waker().wake(KEY)
+    assert calls == [1]
+
+
 @pytest.mark.parametrize("kind", ["local", "layer"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_has_a_waker_of_its_own(settings: Settings, kind: str) -> None:

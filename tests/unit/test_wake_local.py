@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from django_streams.wake import LocalWaker
+from tests.unit.forks import exit_code
 
 
 def test_one_callback_that_listens_twice_is_called_twice() -> None:
@@ -112,7 +113,7 @@ def test_a_listener_of_the_parent_can_be_dropped_in_a_child_whatever_is_locked()
         stop()
         os._exit(7)
     try:
-        assert _exit_code(pid) == 7
+        assert exit_code(pid) == 7
     finally:
         done.set()
         thread.join(10)
@@ -135,19 +136,3 @@ def test_a_closed_waker_lets_go_of_its_listeners() -> None:
     del stop
     gc.collect()
     assert gone.is_set()
-
-
-def _exit_code(pid: int) -> int:
-    """The child's exit code, in time; kills it and fails otherwise."""
-    result: list[int] = []
-
-    def wait() -> None:
-        result.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
-    waiter.join(10)
-    if not result:
-        os.kill(pid, 9)
-        waiter.join(10)
-    return result[0]
