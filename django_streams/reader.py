@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from itertools import count
 
 from . import codec, conf, ids
 from .exceptions import StreamNotFoundError
@@ -189,10 +190,9 @@ class Follower:
         return page
 
     def _take(self) -> list[StreamChunk]:
-        return [
-            StreamChunk(seq, text if self._raw else codec.decode(text))
-            for seq, text in self._tail.take()
-        ]
+        first, texts = self._tail.take()
+        chunks = texts if self._raw else map(codec.decode, texts)
+        return list(map(StreamChunk, count(first), chunks))
 
     def _tell(self) -> None:
         self._tail.told()

@@ -7,7 +7,6 @@ the poll, or finish. All order, gap and end rules are here, and no I/O.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from enum import Enum, auto
 
@@ -33,7 +32,7 @@ class Tail:
         """Seq of the next chunk to hand out."""
         self._batch_size = max(1, batch_size)
         self._page_bytes = page_bytes
-        self._waiting: deque[str] = deque()
+        self._waiting: list[str] = []
         self._waiting_bytes = 0
         self._at_end = False
         self._settled = False
@@ -68,15 +67,19 @@ class Tail:
         self._at_end = self.fetch_from >= cursor
         self._settled = settled
 
-    def take(self) -> list[tuple[int, str]]:
-        """The next batch as (seq, text); never empty when told to deliver."""
-        count = len(self._waiting)
-        if not self._told:
-            count = min(count, self._batch_size)
-        batch = [(self.position + i, self._waiting.popleft()) for i in range(count)]
-        self.position += count
-        self._waiting_bytes -= sum(len(text) for _, text in batch)
-        return batch
+    def take(self) -> tuple[int, Sequence[str]]:
+        """The next batch: its first seq and its texts, never none of them."""
+        first = self.position
+        if self._told or len(self._waiting) <= self._batch_size:
+            batch = self._waiting
+            self._waiting = []
+            self._waiting_bytes = 0
+        else:
+            batch = self._waiting[: self._batch_size]
+            del self._waiting[: self._batch_size]
+            self._waiting_bytes -= sum(map(len, batch))
+        self.position += len(batch)
+        return first, batch
 
     def told(self) -> None:
         """The reader knows that it is up to date."""

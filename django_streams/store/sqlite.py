@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 
+from .. import codec
 from ..exceptions import StreamsError, StreamUnavailableError
+from ..types import StreamState
 from .base import Append, Stored
+from .database import BLOCK, STREAM
 from .generic import GenericStore
 
 
@@ -37,19 +40,57 @@ class SQLiteStore(GenericStore):
         )
 
     def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
-        # One writer at a time holds the whole database: no row can be locked.
+        # The transaction holds the write lock of the whole database, so what is
+        # read in it stays true: no row can be locked, or change under us.
         results: list[Stored] = []
+        free: list[Append] = []
         with self.atomic():
+            rows = self._positions([entry.pk for entry in entries])
             for entry in entries:
+                if rows.get(entry.pk) == (entry.epoch, entry.expected):
+                    free.append(entry)
+                    results.append(entry.expected)
+                    continue
                 try:
-                    if self._advance(entry):
-                        self._insert_blocks(entry)
-                        results.append(entry.expected)
-                    else:
-                        results.append(self._append_locked(entry))
+                    results.append(self._append_locked(entry))
                 except StreamsError as refused:
                     results.append(refused)
+            self._put(free)
         return results
+
+    def _positions(self, pks: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Epoch and cursor of the streams that take appends."""
+        marks = ", ".join(["%s"] * len(pks))
+        rows = self.rows(
+            f'SELECT "id", "epoch", "cursor" FROM {STREAM} WHERE "id" IN ({marks}) '
+            'AND "state" = %s AND "cancel_requested" IS NULL',
+            [*pks, StreamState.STREAMING.value],
+        )
+        return {pk: (epoch, cursor) for pk, epoch, cursor in rows}
+
+    def _put(self, entries: Sequence[Append]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(
+                f'UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
+                f'"updated_at" = {self.clock}, "lease_expires_at" = {self.lease_end} '
+                'WHERE "id" = %s',
+                [(len(entry.texts), entry.pk) for entry in entries],
+            )
+            cursor.executemany(
+                f'INSERT INTO {BLOCK} ("stream_id", "seq_from", "count", "writer", '
+                '"body") VALUES (%s, %s, %s, %s, %s)',
+                [
+                    (
+                        entry.pk,
+                        entry.expected + first,
+                        len(texts),
+                        entry.token,
+                        codec.join(texts).encode(),
+                    )
+                    for entry in entries
+                    for first, texts in self._blocks(entry.texts)
+                ],
+            )
 
     @contextmanager
     def atomic(self) -> Iterator[None]:

@@ -32,9 +32,9 @@ def drive(tail: Tail, log: Log, page: int = 1_000) -> Iterator[Act | list[str]]:
         if act is Act.FETCH:
             log.feed(tail, page)
         elif act is Act.DELIVER:
-            batch = tail.take()
+            first, batch = tail.take()
             assert batch
-            yield [f"{seq}:{text}" for seq, text in batch]
+            yield [f"{seq}:{text}" for seq, text in enumerate(batch, first)]
         else:
             yield act
             if act is not Act.UP_TO_DATE:
