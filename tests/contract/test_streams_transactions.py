@@ -68,7 +68,8 @@ def test_readers_never_see_what_was_rolled_back(
         writer.extend(["never", "never"])
         raise Rollback
     assert holds(lambda: reader.values == ["before"] or not reader.values)
-    # The writer adopts the stored position.
+    # The writer adopts the stored position; a producer's loop may begin there.
+    assert writer.cursor == 1
     assert writer.append("after") == 1
     assert writer.cursor == 2
     writer.close()
