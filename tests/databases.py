@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.test.utils import setup_databases, teardown_databases
 
 from tests import services
@@ -43,8 +44,7 @@ class Databases:
     def drop(self) -> None:
         """Drop every database made, whoever is still connected."""
         for alias, old_config in self._made.items():
-            if connections[alias].vendor == "postgresql":
-                _disconnect_others(alias)
+            _disconnect_others(alias)
             teardown_databases(old_config, verbosity=0)
             if connections[alias].vendor == "sqlite":
                 for tail in ("-wal", "-shm"):
@@ -55,17 +55,23 @@ class Databases:
 def empty(alias: str) -> None:
     """Delete all rows that a test can have written to *alias*."""
     connection = connections[alias]
-    tables = [connection.ops.quote_name(t) for t in _tables(alias)]
-    # Foreign keys are checked at commit on SQLite and PostgreSQL, so the order
-    # of the tables is free.
+    deletes = [f"DELETE FROM {connection.ops.quote_name(t)}" for t in _tables(alias)]
+    # The order of the tables is free: SQLite and PostgreSQL check foreign keys
+    # at commit, and MariaDB is told not to.
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'")
             cursor.execute("SET LOCAL synchronous_commit = off")
-            cursor.execute("; ".join(f"DELETE FROM {table}" for table in tables))
-        else:
-            for table in tables:
-                cursor.execute(f"DELETE FROM {table}")
+            cursor.execute("; ".join(deletes))
+            return
+        if connection.vendor == "mysql":
+            cursor.execute(f"SET innodb_lock_wait_timeout = {LOCK_TIMEOUT}")
+            cursor.execute("SET foreign_key_checks = 0")
+        for delete in deletes:
+            cursor.execute(delete)
+        if connection.vendor == "mysql":
+            cursor.execute("SET foreign_key_checks = 1")
+            cursor.execute("SET innodb_lock_wait_timeout = DEFAULT")
 
 
 @functools.cache
@@ -76,11 +82,22 @@ def _tables(alias: str) -> tuple[str, ...]:
 
 def _disconnect_others(alias: str) -> None:
     """End the sessions of readers and pools that a test left connected."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    connection = connections[alias]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        elif connection.vendor == "mysql":
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist"
+                " WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            )
+            for (session,) in cursor.fetchall():
+                # 1094: it has ended by itself.
+                with suppress(OperationalError):
+                    cursor.execute("KILL %s", [session])
 
 
 def sweep() -> None:
@@ -90,6 +107,8 @@ def sweep() -> None:
             file.unlink(missing_ok=True)
     if services.postgresql.missing() is None:
         _sweep_postgresql()
+    if services.mariadb.missing() is None:
+        _sweep_mariadb()
 
 
 def _sweep_postgresql() -> None:
@@ -115,6 +134,22 @@ def _sweep_postgresql() -> None:
                         sql.Identifier(name)
                     )
                 )
+
+
+def _sweep_mariadb() -> None:
+    import MySQLdb
+
+    connection = MySQLdb.connect(
+        host=services.MARIADB_HOST,
+        port=services.MARIADB_PORT,
+        user=services.MARIADB_USER,
+        password=services.MARIADB_PASSWORD,
+    )
+    with closing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute("SHOW DATABASES LIKE %s", [PREFIX.replace("_", r"\_") + "%"])
+        for (name,) in cursor.fetchall():
+            if not _alive(name.removeprefix(PREFIX)):
+                cursor.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
 
 def _alive(run: str) -> bool:

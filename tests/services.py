@@ -22,6 +22,10 @@ POSTGRESQL_HOST = os.environ.get("DS_TEST_POSTGRESQL_HOST", "127.0.0.1")
 POSTGRESQL_PORT = int(os.environ.get("DS_TEST_POSTGRESQL_PORT", "5432"))
 POSTGRESQL_USER = os.environ.get("DS_TEST_POSTGRESQL_USER", "postgres")
 POSTGRESQL_PASSWORD = os.environ.get("DS_TEST_POSTGRESQL_PASSWORD", "")
+MARIADB_HOST = os.environ.get("DS_TEST_MARIADB_HOST", "127.0.0.1")
+MARIADB_PORT = int(os.environ.get("DS_TEST_MARIADB_PORT", "3306"))
+MARIADB_USER = os.environ.get("DS_TEST_MARIADB_USER", "root")
+MARIADB_PASSWORD = os.environ.get("DS_TEST_MARIADB_PASSWORD", "")
 REDIS_URL = os.environ.get("DS_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")
 
 CONNECT_TIMEOUT = 2
@@ -80,6 +84,27 @@ def _probe_postgresql() -> str | None:
     return None
 
 
+def _probe_mariadb() -> str | None:
+    if find_spec("MySQLdb") is None:
+        return "the package mysqlclient is not installed"
+    import MySQLdb
+
+    try:
+        MySQLdb.connect(
+            host=MARIADB_HOST,
+            port=MARIADB_PORT,
+            user=MARIADB_USER,
+            password=MARIADB_PASSWORD,
+            connect_timeout=CONNECT_TIMEOUT,
+        ).close()
+    except MySQLdb.Error as error:
+        return (
+            f"no connection to {MARIADB_HOST}:{MARIADB_PORT} as {MARIADB_USER}: "
+            f"{error.args[-1]}"
+        )
+    return None
+
+
 def _probe_redis() -> str | None:
     if find_spec("channels_redis") is None:
         return "the package channels-redis is not installed"
@@ -121,6 +146,7 @@ def _probe_chromium() -> str | None:
 
 
 postgresql = Service("PostgreSQL", _probe_postgresql)
+mariadb = Service("MariaDB", _probe_mariadb)
 redis = Service("Redis", _probe_redis)
 redis_server = Service("redis-server", _probe_program("redis-server"))
 chromium = Service("Chromium", _probe_chromium)
@@ -129,6 +155,7 @@ nginx = Service("nginx", _probe_program("nginx"))
 
 BY_NAME = {
     "postgresql": postgresql,
+    "mariadb": mariadb,
     "redis": redis,
     "redis-server": redis_server,
     "chromium": chromium,

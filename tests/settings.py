@@ -1,4 +1,4 @@
-"""Settings of the test suite: SQLite by default, PostgreSQL beside it.
+"""Settings of the test suite: SQLite by default, PostgreSQL and MariaDB beside it.
 
 Each run has its own databases, named after ``DS_TEST_RUN`` (the process id of
 the run, inherited by child processes). ``NAME`` and ``TEST["NAME"]`` are the
@@ -58,7 +58,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 }
 
 SQLITE_FILE = str(CACHE / f"{RUN}.sqlite3")
-POSTGRESQL_NAME = f"ds_test_{RUN}"
+SERVER_NAME = f"ds_test_{RUN}"
+"""The run's database on PostgreSQL, and the one on MariaDB."""
 
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
@@ -75,11 +76,21 @@ DATABASES: dict[str, dict[str, Any]] = {
 if services.postgresql.missing() is None:
     DATABASES["postgresql"] = {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": POSTGRESQL_NAME,
+        "NAME": SERVER_NAME,
         "HOST": services.POSTGRESQL_HOST,
         "PORT": services.POSTGRESQL_PORT,
         "USER": services.POSTGRESQL_USER,
         "PASSWORD": services.POSTGRESQL_PASSWORD,
         # The test databases are made one at a time, see tests/databases.py.
-        "TEST": {"NAME": POSTGRESQL_NAME, "DEPENDENCIES": []},
+        "TEST": {"NAME": SERVER_NAME, "DEPENDENCIES": []},
+    }
+if services.mariadb.missing() is None:
+    DATABASES["mariadb"] = {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": SERVER_NAME,
+        "HOST": services.MARIADB_HOST,
+        "PORT": services.MARIADB_PORT,
+        "USER": services.MARIADB_USER,
+        "PASSWORD": services.MARIADB_PASSWORD,
+        "TEST": {"NAME": SERVER_NAME, "CHARSET": "utf8mb4", "DEPENDENCIES": []},
     }

@@ -109,7 +109,7 @@ class Migration(migrations.Migration):
                 ('closed_at', models.DateTimeField(null=True)),
             ],
             options={
-                'indexes': [models.Index(models.F('tag_key'), models.OrderBy(models.F('created_at'), descending=True), models.OrderBy(models.F('id'), descending=True), name='ds_stream_tag_newest'), models.Index(models.OrderBy(models.F('created_at'), descending=True), models.OrderBy(models.F('id'), descending=True), name='ds_stream_newest'), models.Index(fields=['state', 'closed_at'], name='ds_stream_state_closed')],
+                'indexes': [models.Index(fields=['tag_key', '-created_at', '-id'], name='ds_stream_tag_newest'), models.Index(fields=['-created_at', '-id'], name='ds_stream_newest'), models.Index(fields=['state', 'closed_at'], name='ds_stream_state_closed')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['streaming', 'completed', 'errored'])), name='ds_stream_state'), models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', True), ('state', 'streaming')), models.Q(models.Q(('state', 'streaming'), _negated=True), ('closed_at__isnull', False)), _connector='OR'), name='ds_stream_closed_when_settled'), models.CheckConstraint(condition=models.Q(('cursor__gte', 0)), name='ds_stream_cursor')],
             },
         ),

@@ -7,12 +7,14 @@ from django.db import connections
 from ..exceptions import StreamsError
 from .base import StreamStore
 from .generic import GenericStore
+from .mysql import MySQLStore
 from .postgresql import PostgreSQLStore
 from .sqlite import SQLiteStore
 
 _VENDORS: dict[str, type[GenericStore]] = {
     "sqlite": SQLiteStore,
     "postgresql": PostgreSQLStore,
+    "mysql": MySQLStore,
 }
 
 _stores: dict[tuple[str, str], StreamStore] = {}

@@ -88,11 +88,32 @@ class ReadingStore(DatabaseStore):
         return {row[0]: _head(row) for row in rows}
 
     def page(self, pk: int, start: int, max_bytes: int) -> Page | None:
+        rows = self._page_rows(pk, start, max_bytes)
+        if not rows:
+            return None
+        head = _head(rows[0])
+        texts: list[str] = []
+        position = start
+        for *_, seq_from, body in rows:
+            if seq_from is None:
+                break
+            if seq_from > position:
+                raise hole(pk, position)
+            block = codec.split(self._body(body))
+            texts += block[position - seq_from :]
+            position = seq_from + len(block)
+        return Page(head, texts)
+
+    def _page_rows(self, pk: int, start: int, max_bytes: int) -> list[tuple[Any, ...]]:
+        """The head's columns, a block's seq_from and its body; by seq_from.
+
+        One row without a block where there is none; no row without a stream.
+        """
         # The page begins in the last block at or before `start`: a condition on
         # seq_from alone goes blind after a merge, one on seq_from + count scans
         # the log from its beginning. Lengths are summed without the bodies, and
         # a reader at the tail reads none.
-        rows = self.rows(
+        return self.rows(
             f'SELECT s."id", "state", "cursor", "epoch", {self.lapsed}, '
             f'b."seq_from", {self.BODY_OUT} FROM {STREAM} s LEFT JOIN {BLOCK} b '
             f'ON b."stream_id" = s."id" AND b."seq_from" + b."count" > %s '
@@ -106,24 +127,6 @@ class ReadingStore(DatabaseStore):
             f'WHERE w."before" < %s) WHERE s."id" = %s ORDER BY b."seq_from"',
             [start, pk, pk, start, max_bytes, pk],
         )
-        if not rows:
-            return None
-        head = _head(rows[0])
-        texts: list[str] = []
-        position = start
-        for *_, seq_from, body in rows:
-            if seq_from is None:
-                break
-            if seq_from > position:
-                raise StreamsError(
-                    f"stream row {pk} has a hole at seq {position}: its blocks were "
-                    "changed by hand; restore them or delete the stream",
-                    code="hole",
-                )
-            block = codec.split(self._body(body))
-            texts += block[position - seq_from :]
-            position = seq_from + len(block)
-        return Page(head, texts)
 
     # Status
 
@@ -186,6 +189,14 @@ class ReadingStore(DatabaseStore):
 def _head(row: tuple[Any, ...]) -> Head:
     pk, state, cursor, epoch, lapsed, *_ = row
     return Head(pk, StreamState(state), cursor, epoch, bool(lapsed))
+
+
+def hole(pk: int, seq: int) -> StreamsError:
+    return StreamsError(
+        f"stream row {pk} has a hole at seq {seq}: its blocks were changed by hand; "
+        "restore them or delete the stream",
+        code="hole",
+    )
 
 
 def _status(row: tuple[Any, ...]) -> StreamStatus:

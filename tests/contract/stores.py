@@ -113,6 +113,11 @@ class PostgresqlUnderTest(DatabaseUnderTest):
     alias = "postgresql"
 
 
+class MariadbUnderTest(DatabaseUnderTest):
+    name = "mariadb"
+    alias = "mariadb"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A store of the suite: how to make it, and the alias it needs."""
@@ -125,5 +130,6 @@ STORES = {
     "memory": Entry(MemoryUnderTest, None),
     "sqlite": Entry(SqliteUnderTest, "default"),
     "postgresql": Entry(PostgresqlUnderTest, "postgresql"),
+    "mariadb": Entry(MariadbUnderTest, "mariadb"),
 }
 DATABASE_STORES = [name for name, entry in STORES.items() if entry.alias]
