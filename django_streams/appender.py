@@ -10,10 +10,18 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from functools import partial
 
 from . import codec, conf, ids
-from .commit import get_committer, store_entry, store_entry_again
+from .commit import (
+    Afterwards,
+    Told,
+    get_committer,
+    outcome,
+    store_entry,
+    store_entry_again,
+)
 from .exceptions import StreamCancelledError, StreamUnavailableError
 from .feed import get_hub
 from .signals import stream_deleted, stream_settled
@@ -59,8 +67,8 @@ class Appender:
         self._sender = sender
         self._token = ids.new_token()
         self._unclear: Append | None = None
-        self._mutex = threading.RLock()
-        self._flight: Future[int] | None = None
+        self._mutex = threading.Condition(threading.RLock())
+        self._flying = False
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
 
@@ -105,50 +113,54 @@ class Appender:
 
     # Writing
 
-    def start(self, texts: Sequence[str]) -> Future[int]:
-        """Store *texts* in the background, together with what others store."""
+    def start(self, texts: Sequence[str], told: Told) -> None:
+        """Store *texts* in the background, together with what others store.
+
+        *told* gets the first one's seq, or what went wrong, on another thread.
+        """
         with self._mutex:
-            if self.store.inline or not texts or self._unclear or self._flight:
-                return self.store.submit(lambda: self.write(texts))
-            flight: Future[int] = Future()
-            # Nobody may cancel it: what is queued will be written.
-            flight.set_running_or_notify_cancel()
-            self._flight = flight
-            entry = self._entry(texts)
-        get_committer(self.store).submit(
-            entry, lambda result: self._landed(flight, entry, result)
-        )
-        return flight
+            grouped = not (self._flying or self._unclear or self.store.inline)
+            if grouped and texts:
+                self._flying = True
+                entry = self._entry(texts)
+        if grouped and texts:
+            get_committer(self.store).submit(
+                entry, lambda result: self._landed(entry, result, told)
+            )
+        else:
+            self.store.submit(partial(self._write_alone, texts, told))
+
+    def _write_alone(self, texts: Sequence[str], told: Told) -> None:
+        if (afterwards := told(outcome(partial(self.write, texts)))) is not None:
+            afterwards()
 
     def _landed(
-        self, flight: Future[int], entry: Append, result: int | Exception
-    ) -> None:
-        # On the committer's thread, which must not wait: whoever holds the
-        # mutex now may be waiting for this very flight.
-        if isinstance(result, int):
-            self._stored(entry, result)
-        elif isinstance(result, StreamUnavailableError):
-            self._unclear = entry
-        elif isinstance(result, StreamCancelledError):
-            self.note_cancelled()
-        self._flight = None
-        if isinstance(result, int):
-            flight.set_result(result)
-        else:
-            flight.set_exception(result)
+        self, entry: Append, result: int | Exception, told: Told
+    ) -> Afterwards | None:
+        with self._mutex:
+            if isinstance(result, int):
+                # Committed already: there is no transaction to wait for.
+                self._stored(entry, result, lambda work: work())
+            elif isinstance(result, StreamUnavailableError):
+                self._unclear = entry
+            elif isinstance(result, StreamCancelledError):
+                self.note_cancelled()
+            self._flying = False
+            self._mutex.notify_all()
+        return told(result)
 
-    def _wait_for_flight(self) -> None:
-        """An entry whose task was cancelled is still on its way; let it land.
+    def _let_it_land(self) -> None:
+        """Wait for an entry whose task was cancelled and that is on its way.
 
         Two entries at one position would be one to a retry that looks for them.
         """
-        if (flight := self._flight) is not None:
-            wait([flight])
+        while self._flying:
+            self._mutex.wait()
 
     def write(self, texts: Sequence[str]) -> int:
         """Store *texts* together; the first one's seq."""
         with self._mutex:
-            self._wait_for_flight()
+            self._let_it_land()
             if not texts:
                 return self.cursor
             if self._unclear is None:
@@ -188,13 +200,19 @@ class Appender:
         self._stored(entry, seq)
         return seq
 
-    def _stored(self, entry: Append, seq: int) -> None:
+    def _stored(
+        self,
+        entry: Append,
+        seq: int,
+        on_commit: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        on_commit = on_commit or self.store.on_commit
         self.cursor = seq + len(entry.texts)
-        self.store.on_commit(self._wake)
+        on_commit(self._wake)
         self._small_bytes += sum(map(len, entry.texts))
         if self._small_bytes >= conf.get().BLOCK_BYTES:
             self._small_bytes = 0
-            self.store.on_commit(self._rollup_in_background)
+            on_commit(self._rollup_in_background)
 
     def _wake(self) -> None:
         self._waker.wake(self.key)
@@ -233,7 +251,7 @@ class Appender:
             discard=discard,
         )
         with self._mutex:
-            self._wait_for_flight()
+            self._let_it_land()
             try:
                 first = persist(
                     self.store,
