@@ -14,7 +14,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 VENV := .venv
 DEMO := .venv-demo
-PIP  := -m pip --disable-pip-version-check install --quiet
+PIP  := -m pip --disable-pip-version-check install -qq
 
 # The demo brings a package only where the environment asks for what needs it.
 EXTRAS := daphne

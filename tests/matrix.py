@@ -107,7 +107,7 @@ def prepare(pair: Pair, interpreter: Path) -> None:
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     subprocess.run([interpreter, "-m", "venv", pair.venv], check=True)
-    install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    install = ["-m", "pip", "--disable-pip-version-check", "install", "-qq"]
     subprocess.run(
         [
             pair.venv / "bin/python",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from .. import conf
 from ..access import Subject, off_loop
 from ..failures import public_reason
-from ..turns import clearing, door, queue, recovery, status, transcript
+from ..turns import clearing, door, ends, queue, recovery, status, transcript
 from ..turns.records import ConversationRef, Event, EventKind, Snapshot
 from ..turns.replay import turn_streams
 from ..turns.runner import get_runner
@@ -268,7 +268,7 @@ class Connection:
                 await self._do(self._handshake.acked(request_id, seen, turn))
             case protocol.Cancel(request_id):
                 if admission.may_control:
-                    await door.run(queue.cancel, ref, request_id)
+                    await door.run(ends.cancel, ref, request_id)
             case protocol.Clear():
                 if admission.may_control:
                     await clearing.clear(ref, self._id)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 
 from .. import access, ids
 from ..access import Subject
+from ..turns import hooks
 from ..turns.records import ConversationRef
 
 if TYPE_CHECKING:
@@ -58,13 +56,13 @@ async def admit(
         raise Refused(NO_LOGIN)
     visitor = await access.aowner_key(subject, create=create)
     try:
-        owner = await _ask(agent.conversation_owner, user, name)
+        owner = await hooks.call(agent.conversation_owner, user, name)
         if owner is None:
             owner = visitor
         if owner is None:
             raise Refused(NO_LOGIN)
         ref = ConversationRef(agent.agent_name, name, owner)
-        answer = await _ask(agent.authorize, user, ref)
+        answer = await hooks.call(agent.authorize, user, ref)
     except PermissionDenied:
         raise Refused(FORBIDDEN) from None
     if answer is None and owner:
@@ -88,10 +86,3 @@ async def _by_policy(
     if not read:
         raise Refused(FORBIDDEN)
     return Admission(ref, user, visitor or "", write, control)
-
-
-async def _ask(hook: Callable[..., Any], *args: Any) -> Any:
-    """Call a hook, which may be ``async def``; a plain one may query."""
-    if inspect.iscoroutinefunction(hook):
-        return await hook(*args)
-    return await access.off_loop(functools.partial(hook, *args))

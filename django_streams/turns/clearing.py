@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from ..exceptions import StreamLiveError
 from ..models import Turn
-from . import door, queue
+from . import door, ends, queue
 from .records import ConversationRef
 from .replay import turn_streams
 
@@ -19,7 +19,7 @@ async def clear(ref: ConversationRef, connection: str = "") -> None:
     *connection* names who asked, so that it is not told. The log of a running
     turn goes with the turn's end. Cancelled: some logs are left to gc.
     """
-    await door.run(queue.clear, ref, connection)
+    await door.run(ends.clear, ref, connection)
     streams = turn_streams(door.alias())
     logs = await door.run(_logs, ref)
     for stream in logs:

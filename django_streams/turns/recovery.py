@@ -16,7 +16,7 @@ from ..store.base import CANCELLED, INTERRUPTED
 from ..streams import Streams
 from ..types import StreamState
 from ..writer import StreamWriter
-from . import door, lease, queue, status
+from . import door, ends, lease, queue, status
 from .records import ConversationRef, Ending, TurnRecord, TurnStatus
 from .replay import stored_message, turn_streams
 from .run import INTERRUPTED_TEXT
@@ -54,7 +54,7 @@ async def _end(ref: ConversationRef, turn: TurnRecord) -> None:
         error=None if stopped else INTERRUPTED_TEXT,
     )
     if not turn.stream:
-        await door.run(queue.finish_alone, turn, ref.wake_key, ending)
+        await door.run(ends.finish_alone, turn, ref.wake_key, ending)
         await _settle_orphans(streams, ref, turn, reason)
         return
     writer: StreamWriter | None = None
@@ -66,11 +66,11 @@ async def _end(ref: ConversationRef, turn: TurnRecord) -> None:
         ending = replace(ending, message=message)
 
     def commit() -> None:
-        queue.finish(turn, ref.wake_key, ending)
+        ends.finish(turn, ref.wake_key, ending)
 
     try:
         if writer is None or not await writer.aerror(reason, commit=commit):
-            await door.run(queue.finish_alone, turn, ref.wake_key, ending)
+            await door.run(ends.finish_alone, turn, ref.wake_key, ending)
     except (queue.Lost, StreamFencedError):
         logger.info("turn %r was ended by another process", turn.request_id)
 

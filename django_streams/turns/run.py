@@ -9,11 +9,11 @@ what is kept is what was shown.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import secrets
 import string
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ from ..failures import public_reason
 from ..messages import Accumulator, Grammar
 from ..store.base import CANCELLED
 from ..writer import StreamWriter
-from . import door, lease, queue, source, transcript, users
+from . import door, ends, hooks, lease, queue, source, transcript, users
 from .records import ConversationRef, Ending, TurnRecord, TurnStatus, UIMessage
 from .replay import stored_message, turn_streams
 from .turn import Turn, to_answer
@@ -41,6 +41,8 @@ _BASE36 = string.digits + string.ascii_lowercase
 
 INTERRUPTED_TEXT = "The reply was interrupted."
 """What clients read about a turn whose runner vanished."""
+
+SAVE_FAILED = "Failed to save the response."
 
 RENEWALS_PER_LEASE = 3.3
 """A lease of 5 s is renewed every 1.5 s: two renewals may fail."""
@@ -89,10 +91,13 @@ def new_message_id() -> str:
 class Run:
     """Runs a claimed turn to its end. Use once."""
 
-    def __init__(self, ref: ConversationRef, record: TurnRecord, agent: Agent) -> None:
+    def __init__(
+        self, ref: ConversationRef, record: TurnRecord, make: Callable[[], Agent]
+    ) -> None:
         self._ref = ref
         self._record = record
-        self._agent = agent
+        self._make = make
+        self._agent: Agent | None = None
         self._lease = conf.get().TURN_LEASE
         self._streams = turn_streams(door.alias())
         self._grammar = Grammar(
@@ -125,9 +130,7 @@ class Run:
                     handler.cancel()
                 await asyncio.wait({handler}, timeout=STOP_GRACE)
             if not self._lost:
-                ending = await self._ending(handler)
-                if await self._settle(ending):
-                    await self._respond(ending)
+                await self._end(handler)
         finally:
             tasks = {control, handler, stopping}
             for task in tasks:
@@ -177,6 +180,7 @@ class Run:
         self._turn = Turn(self._record, self._ref, messages, user, renew=self._renew)
         if self._stopping.is_set():
             raise Stopped
+        self._agent = self._make()
         result = await source.call(self._agent.on_chat_message, self._turn)
         if result is None:
             return False
@@ -228,34 +232,34 @@ class Run:
 
     # The end
 
+    async def _end(self, handler: asyncio.Task[bool]) -> None:
+        ending = await self._ending(handler)
+        try:
+            ending = replace(ending, message=await self._kept())
+            settled = await self._settle(ending)
+        except Exception:
+            logger.exception("%s: the reply was not saved", self._name)
+            ending = Ending(status=TurnStatus.ERRORED, error=SAVE_FAILED)
+            settled = await self._settle(ending)
+        if settled:
+            await self._respond(ending)
+
     async def _ending(self, handler: asyncio.Task[bool]) -> Ending:
-        """How the turn ends, with what is to be kept of the reply."""
+        """How the turn ends; the log and the message are complete then."""
         error = None
         if handler.done() and not handler.cancelled():
             error = handler.exception()
             if error is None:
-                return Ending(
-                    status=TurnStatus.COMPLETED,
-                    message=self._kept(),
-                    spoke=handler.result(),
-                )
-        cut_short = isinstance(error, (Stopped, StreamCancelledError))
-        aborted = cut_short or self._stopping.is_set()
-        text: str | None = None
-        if isinstance(error, InBandError):
-            aborted, text = False, str(error)
-        elif error is None and not aborted:
-            # The handler cancelled itself.
-            text = INTERRUPTED_TEXT
-        elif error is not None and not aborted:
-            text = public_reason(error, self._name)
+                return Ending(status=TurnStatus.COMPLETED, spoke=handler.result())
         await self._cut()
-        return Ending(
-            status=TurnStatus.ABORTED if aborted else TurnStatus.ERRORED,
-            message=self._kept(),
-            error=text,
-            in_band=isinstance(error, InBandError),
-        )
+        if isinstance(error, InBandError):
+            return Ending(status=TurnStatus.ERRORED, error=str(error), in_band=True)
+        cut_short = isinstance(error, (Stopped, StreamCancelledError))
+        if cut_short or self._stopping.is_set():
+            return Ending(status=TurnStatus.ABORTED)
+        # Without an error the handler has cancelled itself.
+        text = INTERRUPTED_TEXT if error is None else public_reason(error, self._name)
+        return Ending(status=TurnStatus.ERRORED, error=text)
 
     async def _cut(self) -> None:
         """End an open text of ours, and make sure that the message is the log."""
@@ -273,10 +277,12 @@ class Run:
         except (StreamFencedError, StreamUnavailableError) as error:
             logger.warning("%s: %s", self._name, error)
 
-    def _kept(self) -> UIMessage | None:
-        if self._built.empty:
+    async def _kept(self) -> UIMessage | None:
+        if self._built.empty or self._agent is None:
             return None
-        return self._agent.sanitize_message(self._built.message)
+        sanitize = self._agent.sanitize_message
+        message: UIMessage = await hooks.call(sanitize, self._built.message)
+        return message
 
     async def _settle(self, ending: Ending) -> bool:
         """End the turn and its stream together; False when it was not ours."""
@@ -294,25 +300,25 @@ class Run:
         record, wake_key = self._record, self._ref.wake_key
 
         def commit() -> None:
-            queue.finish(record, wake_key, ending)
+            ends.finish(record, wake_key, ending)
 
         if self._writer is None:
-            return await door.run(queue.finish_alone, record, wake_key, ending)
+            return await door.run(ends.finish_alone, record, wake_key, ending)
         if ending.status is TurnStatus.COMPLETED:
             settled = await self._writer.aclose(commit=commit)
         else:
             aborted = ending.status is TurnStatus.ABORTED
             reason = CANCELLED if aborted else ending.error
             # A conversation that was cleared keeps no log of what it said.
-            discard = aborted and await door.run(queue.outdated, record)
+            discard = aborted and await door.run(ends.outdated, record)
             settled = await self._writer.aerror(reason, commit=commit, discard=discard)
         if not settled:
             # Somebody settled the stream by hand; the turn still has to end.
-            return await door.run(queue.finish_alone, record, wake_key, ending)
+            return await door.run(ends.finish_alone, record, wake_key, ending)
         return True
 
     async def _respond(self, ending: Ending) -> None:
-        if self._writer is None:
+        if self._writer is None or self._agent is None:
             return
         errored = ending.status is TurnStatus.ERRORED
         result = TurnResult(
@@ -323,9 +329,7 @@ class Run:
             error=ending.error,
         )
         try:
-            told = self._agent.on_chat_response(result)
-            if inspect.isawaitable(told):
-                await told
+            await hooks.call(self._agent.on_chat_response, result)
         except Exception:
             logger.exception("on_chat_response of %s failed", self._name)
 

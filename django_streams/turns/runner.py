@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable
 
 from .. import conf
+from ..exceptions import StreamUnavailableError
 from . import conversations, door, queue
-from .records import ConversationRef
+from .records import ConversationRef, TurnRecord
 from .run import Agent, Run, new_message_id
 
 logger = logging.getLogger("django_streams.turns")
@@ -74,17 +75,29 @@ class Runner:
     async def _drain(self, ref: ConversationRef) -> None:
         while ref.key in self._again:
             self._again.discard(ref.key)
-            pk = await door.run(conversations.find, ref)
-            while pk is not None:
-                turn = await door.run(
+            while (turn := await self._claim(ref)) is not None:
+                try:
+                    await Run(ref, turn, _agents[ref.agent]).run()
+                except Exception:
+                    # Its lease lapses, and whoever follows it ends it.
+                    logger.exception("turn %r was given up", turn.request_id)
+
+    async def _claim(self, ref: ConversationRef) -> TurnRecord | None:
+        while True:
+            try:
+                pk = await door.run(conversations.find, ref)
+                if pk is None:
+                    return None
+                return await door.run(
                     queue.claim,
                     pk,
                     message_id=new_message_id(),
                     lease=conf.get().TURN_LEASE,
                 )
-                if turn is None:
-                    break
-                await Run(ref, turn, _agents[ref.agent]()).run()
+            except StreamUnavailableError as error:
+                # A turn is queued, and nobody will tell us again.
+                logger.warning("the queue of %s waits: %s", ref.agent, error)
+                await asyncio.sleep(conf.get().POLL_MAX)
 
 
 _runners: dict[asyncio.AbstractEventLoop, Runner] = {}

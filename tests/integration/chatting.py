@@ -17,6 +17,7 @@ from typing import Any, Self
 from channels.routing import URLRouter
 
 from django_streams.chat import AIChatConsumer, agent_routes
+from django_streams.turns import door, status, transcript
 from django_streams.turns.records import ConversationRef
 
 TIMEOUT = 10.0
@@ -245,6 +246,21 @@ def text_of(frames: list[Frame], request_id: str = "q1") -> str:
 
 def message_text(message: dict[str, Any]) -> str:
     return "".join(p["text"] for p in message["parts"] if p["type"] == "text")
+
+
+async def stored(agent: Any, room: str = "room", owner: str = "a:v1") -> list[Any]:
+    texts = await door.run(transcript.texts, ref_of(agent, room, owner))
+    return [json.loads(text) for text in texts]
+
+
+async def turn_of(agent: Any, request_id: str = "q1") -> Any:
+    return await door.run(status.find_turn, ref_of(agent, "room"), request_id)
+
+
+async def eventually_stored(agent: Any, count: int) -> list[Any]:
+    while len(messages := await stored(agent)) < count:
+        await asyncio.sleep(0.01)
+    return messages
 
 
 async def eventually(check: Callable[[], Any], timeout: float = TIMEOUT) -> Any:

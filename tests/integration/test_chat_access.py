@@ -19,10 +19,10 @@ from .chatting import (
     Tab,
     make_agent,
     message_text,
+    stored,
     text_of,
     visitor,
 )
-from .test_chat_reply import stored
 
 pytestmark = pytest.mark.usefixtures("chat")
 

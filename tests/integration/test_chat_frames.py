@@ -8,8 +8,16 @@ import pytest
 
 from django_streams.turns import queue
 
-from .chatting import MESSAGES, NONE, RESPONSE, Script, Tab, text_of, user_message
-from .test_chat_reply import stored
+from .chatting import (
+    MESSAGES,
+    NONE,
+    RESPONSE,
+    Script,
+    Tab,
+    stored,
+    text_of,
+    user_message,
+)
 
 pytestmark = pytest.mark.usefixtures("chat")
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from django_streams.turns import conversations, door, lease, queue, recovery, status
+from django_streams.turns import (
+    conversations,
+    door,
+    ends,
+    lease,
+    queue,
+    recovery,
+    status,
+)
 from django_streams.turns.queue import Submission
 from django_streams.turns.records import Ending, TurnRecord, TurnStatus
 from django_streams.turns.replay import turn_streams
@@ -22,10 +30,11 @@ from .chatting import (
     message_text,
     ref_of,
     responses,
+    stored,
     text_of,
+    turn_of,
     user_message,
 )
-from .test_chat_reply import stored, turn_of
 
 pytestmark = pytest.mark.usefixtures("chat")
 
@@ -108,7 +117,7 @@ async def test_a_reader_that_is_attached_when_the_runner_dies_is_told() -> None:
 async def test_a_stopped_turn_without_a_runner_is_aborted_and_no_error() -> None:
     agent = Script().agent()
     await abandoned(agent, "a")
-    await door.run(queue.cancel, ref_of(agent, "room"), "q1")
+    await door.run(ends.cancel, ref_of(agent, "room"), "q1")
     async with Tab(agent) as tab:
         assert (await tab.probe())["type"] == NONE
     assert (await turn_of(agent)).status is TurnStatus.ABORTED
@@ -136,7 +145,7 @@ async def test_a_runner_that_lost_its_turn_can_no_longer_end_it() -> None:
     with pytest.raises(queue.Lost):
         await door.run(lease.renew, turn, 5.0)
     ending = Ending(status=TurnStatus.COMPLETED)
-    assert not await door.run(queue.finish_alone, turn, ref.wake_key, ending)
+    assert not await door.run(ends.finish_alone, turn, ref.wake_key, ending)
     assert (await turn_of(agent)).status is TurnStatus.ERRORED
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from django_streams import PublicError
-from django_streams.turns import door, status, transcript
+from django_streams.turns import door
 from django_streams.turns.records import TurnStatus
 from django_streams.turns.replay import turn_streams
 
@@ -20,26 +19,18 @@ from .chatting import (
     Tab,
     chunks,
     eventually,
+    eventually_stored,
     make_agent,
     message_text,
     ref_of,
     responses,
+    stored,
     text_of,
+    turn_of,
     user_message,
 )
 
 pytestmark = pytest.mark.usefixtures("chat")
-
-
-async def stored(agent: Any, room: str = "room", owner: str = "a:v1") -> list[Any]:
-    import json
-
-    texts = await door.run(transcript.texts, ref_of(agent, room, owner))
-    return [json.loads(text) for text in texts]
-
-
-async def turn_of(agent: Any, request_id: str = "q1") -> Any:
-    return await door.run(status.find_turn, ref_of(agent, "room"), request_id)
 
 
 async def test_a_reply_comes_chunk_by_chunk_and_is_stored() -> None:
@@ -237,12 +228,6 @@ async def test_a_reply_goes_on_when_every_client_has_gone() -> None:
     assert message_text(messages[1]) == "abcd"
 
 
-async def eventually_stored(agent: Any, count: int) -> list[Any]:
-    while len(messages := await stored(agent)) < count:
-        await asyncio.sleep(0.01)
-    return messages
-
-
 async def test_the_log_settles_with_the_message_and_the_turn() -> None:
     script = Script()
     agent = script.agent()
@@ -263,80 +248,6 @@ async def test_the_log_settles_with_the_message_and_the_turn() -> None:
     assert log.metadata["messageId"] == (await stored(agent))[1]["id"]
 
 
-@pytest.mark.parametrize(
-    ("error", "exposed", "expected"),
-    [
-        (ValueError("secret"), False, "Internal error (reference "),
-        (ValueError("secret"), True, "ValueError: secret"),
-        (PublicError("Out of credit."), False, "Out of credit."),
-    ],
-)
-async def test_an_exception_ends_the_turn_and_keeps_the_partial(
-    error: Exception,
-    exposed: bool,
-    expected: str,
-    chat_alias: str,
-    settings: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    settings.DJANGO_STREAMS = {"DATABASE": chat_alias, "EXPOSE_ERRORS": exposed}
-    script = Script()
-    agent = script.agent()
-    script.say("par", "tial", error)
-    async with Tab(agent) as tab:
-        await tab.ask("x")
-        frames = await tab.done()
-        assert (await tab.probe())["type"] == "cf_agent_stream_resuming"
-    last = frames[-1]
-    assert last["error"] is True
-    assert last["body"].startswith(expected)
-    assert "replay" not in last and "outcome" not in last
-    assert text_of(frames) == "partial"
-    assert message_text((await stored(agent))[1]) == "partial"
-    if isinstance(error, ValueError):
-        assert "secret" in caplog.text
-
-
-async def test_an_exception_before_the_first_word_is_told_too() -> None:
-    async def on_chat_message(self: Any, turn: Any) -> str:
-        raise PublicError("no")
-
-    agent = make_agent(on_chat_message)
-    async with Tab(agent) as tab:
-        await tab.ask("x")
-        (last,) = responses(await tab.done())
-    assert (last["body"], last["error"], last["done"]) == ("no", True, True)
-
-
-async def test_an_error_chunk_ends_the_turn_with_its_text() -> None:
-    script = Script()
-    agent = script.agent()
-    script.say("x", {"type": "error", "errorText": "boom"}, "never")
-    async with Tab(agent) as tab:
-        await tab.ask("x")
-        frames = responses(await tab.done())
-    told, last = frames[-2:]
-    assert (told["body"], told["error"], told["done"]) == ("boom", True, False)
-    assert (last["body"], last["outcome"], last["done"]) == ("", "error", True)
-    assert script.ended.is_set()
-
-
-async def test_an_item_that_is_no_chunk_is_an_error_and_not_the_end_of_the_agent() -> (
-    None
-):
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        for at, bad in enumerate([7, {"no": "type"}, {"type": "x", "n": float("nan")}]):
-            script.say("ok", bad)
-            await tab.ask("x", f"q{at}")
-            assert (await tab.done(f"q{at}"))[-1]["error"] is True
-        script.say("fine")
-        script.end()
-        await tab.ask("x", "q9")
-        assert text_of(await tab.done("q9"), "q9") == "fine"
-
-
 async def test_a_request_that_is_sent_twice_runs_once() -> None:
     script = Script()
     agent = script.agent()
@@ -353,94 +264,6 @@ async def test_a_request_that_is_sent_twice_runs_once() -> None:
     assert [f["type"] for f in again] == [MESSAGES, RESPONSE]
     assert len(script.turns) == 1
     assert len(await stored(agent)) == 2
-
-
-async def test_two_quick_messages_are_answered_one_after_the_other() -> None:
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        await tab.ask("one", "q1")
-        await tab.ask("two", "q2", user_message("one", "u-q1"))
-        script.say("first")
-        script.end()
-        script.say("second")
-        script.end()
-        frames = await tab.done("q2")
-    assert text_of(frames, "q1") == "first"
-    assert text_of(frames, "q2") == "second"
-    order = [f["id"] for f in frames if f["type"] == RESPONSE]
-    assert order == sorted(order), "chunks of two turns were mixed"
-    one, two = script.turns
-    assert [m["id"] for m in one.messages] == ["u-q1"]
-    # The second question comes last for the model, after the first answer.
-    assert [m["role"] for m in two.messages] == ["user", "assistant", "user"]
-    assert two.text == "two"
-    assert len(await stored(agent)) == 4
-
-
-async def test_regenerating_replaces_the_answer() -> None:
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        script.say("old")
-        script.end()
-        await tab.ask("x")
-        await tab.done()
-        first = (await stored(agent))[1]["id"]
-        script.say("new")
-        script.end()
-        question = user_message("x", "u-q1")
-        await tab.submit([question], "q2", trigger="regenerate-message")
-        await tab.done("q2")
-    _, answer = await stored(agent)
-    assert message_text(answer) == "new"
-    assert answer["id"] != first
-    assert script.turns[1].trigger == "regenerate-message"
-
-
-async def test_an_edited_question_replaces_what_followed() -> None:
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        for at in (1, 2):
-            script.say(f"answer {at}")
-            script.end()
-            await tab.ask(f"question {at}", f"q{at}", *await stored(agent))
-            await tab.done(f"q{at}")
-        script.say("better")
-        script.end()
-        await tab.submit([user_message("edited", "u-q1")], "q3")
-        await tab.done("q3")
-    assert [message_text(m) for m in await stored(agent)] == ["edited", "better"]
-
-
-async def test_a_client_with_part_of_the_history_deletes_nothing() -> None:
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        for at in (1, 2):
-            script.say(f"answer {at}")
-            script.end()
-            await tab.ask(f"question {at}", f"q{at}")
-            await tab.done(f"q{at}")
-    assert len(await stored(agent)) == 4
-
-
-async def test_a_shorter_copy_of_a_reply_does_not_overwrite_it() -> None:
-    script = Script()
-    agent = script.agent()
-    async with Tab(agent) as tab:
-        script.say("the whole answer")
-        script.end()
-        await tab.ask("x")
-        await tab.done()
-        asked, answer = await stored(agent)
-        cut = answer | {"parts": [{"type": "text", "text": "the wh"}]}
-        script.say("y")
-        script.end()
-        await tab.ask("more", "q2", asked, cut)
-        await tab.done("q2")
-    assert message_text((await stored(agent))[1]) == "the whole answer"
 
 
 async def test_the_response_hook_is_called_once_with_the_message() -> None:
@@ -480,22 +303,3 @@ async def test_a_reply_can_be_sanitised_before_it_is_stored() -> None:
         await tab.ask("x")
         await tab.done()
     assert message_text((await stored(agent))[1]) == "***"
-
-
-async def test_rooms_and_visitors_are_apart() -> None:
-    from .chatting import visitor
-
-    async def on_chat_message(self: Any, turn: Any) -> str:
-        return f"{turn.conversation.name} of {turn.conversation.owner}"
-
-    agent = make_agent(on_chat_message)
-    async with (
-        Tab(agent, "a") as one,
-        Tab(agent, "b") as two,
-        Tab(agent, "a", session=visitor("v2")) as three,
-    ):
-        for tab in (one, two, three):
-            await tab.ask("x")
-        texts = [text_of(await tab.done()) for tab in (one, two, three)]
-    assert texts == ["a of a:v1", "b of a:v1", "a of a:v2"]
-    assert len(await stored(agent, "a")) == 2

@@ -21,9 +21,10 @@ from .chatting import (
     message_text,
     ref_of,
     responses,
+    stored,
     text_of,
+    turn_of,
 )
-from .test_chat_reply import stored, turn_of
 
 pytestmark = pytest.mark.usefixtures("chat")
 

@@ -178,6 +178,20 @@ async def test_calls_on_their_way_together_are_limited() -> None:
     assert rig.layer.most_at_once == module.AT_ONCE
 
 
+async def test_the_first_wake_leaves_at_once_and_the_next_ones_are_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SEND_GAP", 1000.0)
+    async with running() as rig:
+        rig.wake(KEY)
+        await until(rig.layer.wakes)
+        for _ in range(50):
+            rig.wake(KEY)
+            await asyncio.sleep(0)
+        assert len(rig.layer.wakes()) == 1
+    assert rig.marks.take_pending() == [KEY]
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_a_send_that_hangs_ends_the_session_and_is_pending_again() -> None:
     async def hang(group: str) -> None:

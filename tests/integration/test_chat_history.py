@@ -1,0 +1,126 @@
+"""What a conversation keeps: the order, regenerating, editing, short copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .chatting import (
+    RESPONSE,
+    Script,
+    Tab,
+    make_agent,
+    message_text,
+    stored,
+    text_of,
+    user_message,
+    visitor,
+)
+
+pytestmark = pytest.mark.usefixtures("chat")
+
+
+async def test_two_quick_messages_are_answered_one_after_the_other() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ask("one", "q1")
+        await tab.ask("two", "q2", user_message("one", "u-q1"))
+        script.say("first")
+        script.end()
+        script.say("second")
+        script.end()
+        frames = await tab.done("q2")
+    assert text_of(frames, "q1") == "first"
+    assert text_of(frames, "q2") == "second"
+    order = [f["id"] for f in frames if f["type"] == RESPONSE]
+    assert order == sorted(order), "chunks of two turns were mixed"
+    one, two = script.turns
+    assert [m["id"] for m in one.messages] == ["u-q1"]
+    # The second question comes last for the model, after the first answer.
+    assert [m["role"] for m in two.messages] == ["user", "assistant", "user"]
+    assert two.text == "two"
+    assert len(await stored(agent)) == 4
+
+
+async def test_regenerating_replaces_the_answer() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        script.say("old")
+        script.end()
+        await tab.ask("x")
+        await tab.done()
+        first = (await stored(agent))[1]["id"]
+        script.say("new")
+        script.end()
+        question = user_message("x", "u-q1")
+        await tab.submit([question], "q2", trigger="regenerate-message")
+        await tab.done("q2")
+    _, answer = await stored(agent)
+    assert message_text(answer) == "new"
+    assert answer["id"] != first
+    assert script.turns[1].trigger == "regenerate-message"
+
+
+async def test_an_edited_question_replaces_what_followed() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at in (1, 2):
+            script.say(f"answer {at}")
+            script.end()
+            await tab.ask(f"question {at}", f"q{at}", *await stored(agent))
+            await tab.done(f"q{at}")
+        script.say("better")
+        script.end()
+        await tab.submit([user_message("edited", "u-q1")], "q3")
+        await tab.done("q3")
+    assert [message_text(m) for m in await stored(agent)] == ["edited", "better"]
+
+
+async def test_a_client_with_part_of_the_history_deletes_nothing() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at in (1, 2):
+            script.say(f"answer {at}")
+            script.end()
+            await tab.ask(f"question {at}", f"q{at}")
+            await tab.done(f"q{at}")
+    assert len(await stored(agent)) == 4
+
+
+async def test_a_shorter_copy_of_a_reply_does_not_overwrite_it() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        script.say("the whole answer")
+        script.end()
+        await tab.ask("x")
+        await tab.done()
+        asked, answer = await stored(agent)
+        cut = answer | {"parts": [{"type": "text", "text": "the wh"}]}
+        script.say("y")
+        script.end()
+        await tab.ask("more", "q2", asked, cut)
+        await tab.done("q2")
+    assert message_text((await stored(agent))[1]) == "the whole answer"
+
+
+async def test_rooms_and_visitors_are_apart() -> None:
+    async def on_chat_message(self: Any, turn: Any) -> str:
+        return f"{turn.conversation.name} of {turn.conversation.owner}"
+
+    agent = make_agent(on_chat_message)
+    async with (
+        Tab(agent, "a") as one,
+        Tab(agent, "b") as two,
+        Tab(agent, "a", session=visitor("v2")) as three,
+    ):
+        for tab in (one, two, three):
+            await tab.ask("x")
+        texts = [text_of(await tab.done()) for tab in (one, two, three)]
+    assert texts == ["a of a:v1", "b of a:v1", "a of a:v2"]
+    assert len(await stored(agent, "a")) == 2
