@@ -57,7 +57,9 @@ class Appender:
         self.key = ids.stream_key(stream_id)
         self.pk = opened.pk
         self.epoch = opened.epoch
-        self.cursor = opened.cursor
+        self._cursor = opened.cursor
+        self._committed: int | None = None
+        """The cursor before the caller's transaction, until that commits."""
         self.cancelled = opened.cancelled
         self.cancel_callbacks: list[Callable[[], object]] = []
         self.lease = lease
@@ -68,9 +70,21 @@ class Appender:
         self._token = ids.new_token()
         self._unclear: Append | None = None
         self._mutex = threading.Condition(threading.RLock())
-        self._flying = False
+        self._flying: Append | None = None
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
+
+    @property
+    def cursor(self) -> int:
+        """The next seq; after a rollback the one from before the transaction."""
+        if self._committed is not None and not self.store.in_atomic():
+            # Its commit would have confirmed the newer one.
+            self._cursor = self._committed
+            self._committed = None
+        return self._cursor
+
+    def _confirm(self) -> None:
+        self._committed = None
 
     # For the keeper
 
@@ -121,8 +135,7 @@ class Appender:
         with self._mutex:
             grouped = not (self._flying or self._unclear or self.store.inline)
             if grouped and texts:
-                self._flying = True
-                entry = self._entry(texts)
+                self._flying = entry = self._entry(texts)
         if grouped and texts:
             get_committer(self.store).submit(
                 entry, lambda result: self._landed(entry, result, told)
@@ -145,16 +158,23 @@ class Appender:
                 self._unclear = entry
             elif isinstance(result, StreamCancelledError):
                 self.note_cancelled()
-            self._flying = False
+            self._flying = None
             self._mutex.notify_all()
         return told(result)
 
     def _let_it_land(self) -> None:
-        """Wait for an entry whose task was cancelled and that is on its way.
+        """Let an earlier entry that is still on its way be stored first.
 
         Two entries at one position would be one to a retry that looks for them.
         """
-        while self._flying:
+        while self._flying is not None:
+            if self.store.in_atomic():
+                # It may be waiting for a lock that the caller's transaction
+                # holds. So it is stored here: once that commits it finds itself
+                # by its token, and after a rollback it is stored as if nothing
+                # had been.
+                self._attempt(self._flying, again=True)
+                return
             self._mutex.wait()
 
     def write(self, texts: Sequence[str]) -> int:
@@ -166,7 +186,9 @@ class Appender:
             if self._unclear is None:
                 return self._attempt(self._entry(texts), again=False)
             # The last write ended without an answer. The same texts are its
-            # retry, and find out; others must know first where to begin.
+            # retry, and find out; others must know first where to begin, and
+            # get a new token: the lost write may still arrive, at the very seq
+            # that is theirs, and must not be taken for them.
             lost, self._unclear = self._unclear, None
             if tuple(texts[: len(lost.texts)]) == lost.texts:
                 seq = self._attempt(lost, again=True)
@@ -178,6 +200,7 @@ class Appender:
             except StreamUnavailableError:
                 self._unclear = lost
                 raise
+            self._token = ids.new_token()
             return self._attempt(self._entry(texts), again=False)
 
     def _entry(self, texts: Sequence[str]) -> Append:
@@ -206,8 +229,19 @@ class Appender:
         seq: int,
         on_commit: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        on_commit = on_commit or self.store.on_commit
-        self.cursor = seq + len(entry.texts)
+        if on_commit is None:
+            on_commit = self.store.on_commit
+            if self.store.in_atomic() and self._committed is None:
+                self._committed = seq
+                on_commit(self._confirm)
+        end = seq + len(entry.texts)
+        if entry is self._flying:
+            # It may land behind what a transaction stored after it.
+            self._cursor = max(self._cursor, end)
+            if self._committed is not None:
+                self._committed = max(self._committed, end)
+        else:
+            self._cursor = end
         on_commit(self._wake)
         self._small_bytes += sum(map(len, entry.texts))
         if self._small_bytes >= conf.get().BLOCK_BYTES:

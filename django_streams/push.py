@@ -55,6 +55,12 @@ class PushBuffer:
                 self._start(write)
             return self._flight
 
+    def take(self) -> list[str]:
+        """What is queued, for the caller to store after what is in flight."""
+        with self._lock:
+            texts, self._texts = self._texts, []
+            return texts
+
     def drop(self) -> None:
         """Forget what is queued: the stream takes no more."""
         with self._lock:

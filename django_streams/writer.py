@@ -301,6 +301,9 @@ class StreamWriter:
             return await stored
 
     def _drain(self) -> None:
+        if self._store.in_atomic():
+            self._log.write(self._pushes.take())
+            return
         while (flight := self._pushes.drain(self._log.start)) is not None:
             flight.result()
 
