@@ -19,7 +19,7 @@ from django_streams import Streams
 from django_streams.exceptions import StreamUnavailableError
 from django_streams.ids import stream_key
 from django_streams.store import get_store
-from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults, lose
+from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults
 
 from .logs import Log, clear, stored
 from .operations import COMPLETED, ERRORED, LIVE, OPERATIONS, SETTINGS, Found, look
