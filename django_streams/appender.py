@@ -10,10 +10,18 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from functools import partial
 
 from . import codec, conf, ids
-from .commit import get_committer, store_entry, store_entry_again
+from .commit import (
+    Afterwards,
+    Told,
+    get_committer,
+    outcome,
+    store_entry,
+    store_entry_again,
+)
 from .exceptions import StreamCancelledError, StreamUnavailableError
 from .feed import get_hub
 from .signals import stream_deleted, stream_settled
@@ -49,7 +57,9 @@ class Appender:
         self.key = ids.stream_key(stream_id)
         self.pk = opened.pk
         self.epoch = opened.epoch
-        self.cursor = opened.cursor
+        self._cursor = opened.cursor
+        self._committed: int | None = None
+        """The cursor before the caller's transaction, until that commits."""
         self.cancelled = opened.cancelled
         self.cancel_callbacks: list[Callable[[], object]] = []
         self.lease = lease
@@ -59,10 +69,22 @@ class Appender:
         self._sender = sender
         self._token = ids.new_token()
         self._unclear: Append | None = None
-        self._mutex = threading.RLock()
-        self._flight: Future[int] | None = None
+        self._mutex = threading.Condition(threading.RLock())
+        self._flying: Append | None = None
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
+
+    @property
+    def cursor(self) -> int:
+        """The next seq; after a rollback the one from before the transaction."""
+        if self._committed is not None and not self.store.in_atomic():
+            # Its commit would have confirmed the newer one.
+            self._cursor = self._committed
+            self._committed = None
+        return self._cursor
+
+    def _confirm(self) -> None:
+        self._committed = None
 
     # For the keeper
 
@@ -105,56 +127,68 @@ class Appender:
 
     # Writing
 
-    def start(self, texts: Sequence[str]) -> Future[int]:
-        """Store *texts* in the background, together with what others store."""
+    def start(self, texts: Sequence[str], told: Told) -> None:
+        """Store *texts* in the background, together with what others store.
+
+        *told* gets the first one's seq, or what went wrong, on another thread.
+        """
         with self._mutex:
-            if self.store.inline or not texts or self._unclear or self._flight:
-                return self.store.submit(lambda: self.write(texts))
-            flight: Future[int] = Future()
-            # Nobody may cancel it: what is queued will be written.
-            flight.set_running_or_notify_cancel()
-            self._flight = flight
-            entry = self._entry(texts)
-        get_committer(self.store).submit(
-            entry, lambda result: self._landed(flight, entry, result)
-        )
-        return flight
+            grouped = not (self._flying or self._unclear or self.store.inline)
+            if grouped and texts:
+                self._flying = entry = self._entry(texts)
+        if grouped and texts:
+            get_committer(self.store).submit(
+                entry, lambda result: self._landed(entry, result, told)
+            )
+        else:
+            self.store.submit(partial(self._write_alone, texts, told))
+
+    def _write_alone(self, texts: Sequence[str], told: Told) -> None:
+        if (afterwards := told(outcome(partial(self.write, texts)))) is not None:
+            afterwards()
 
     def _landed(
-        self, flight: Future[int], entry: Append, result: int | Exception
-    ) -> None:
-        # On the committer's thread, which must not wait: whoever holds the
-        # mutex now may be waiting for this very flight.
-        if isinstance(result, int):
-            self._stored(entry, result)
-        elif isinstance(result, StreamUnavailableError):
-            self._unclear = entry
-        elif isinstance(result, StreamCancelledError):
-            self.note_cancelled()
-        self._flight = None
-        if isinstance(result, int):
-            flight.set_result(result)
-        else:
-            flight.set_exception(result)
+        self, entry: Append, result: int | Exception, told: Told
+    ) -> Afterwards | None:
+        with self._mutex:
+            if isinstance(result, int):
+                # Committed already: there is no transaction to wait for.
+                self._stored(entry, result, lambda work: work())
+            elif isinstance(result, StreamUnavailableError):
+                self._unclear = entry
+            elif isinstance(result, StreamCancelledError):
+                self.note_cancelled()
+            self._flying = None
+            self._mutex.notify_all()
+        return told(result)
 
-    def _wait_for_flight(self) -> None:
-        """An entry whose task was cancelled is still on its way; let it land.
+    def _let_it_land(self) -> None:
+        """Let an earlier entry that is still on its way be stored first.
 
         Two entries at one position would be one to a retry that looks for them.
         """
-        if (flight := self._flight) is not None:
-            wait([flight])
+        while self._flying is not None:
+            if self.store.in_atomic():
+                # It may be waiting for a lock that the caller's transaction
+                # holds. So it is stored here: once that commits it finds itself
+                # by its token, and after a rollback it is stored as if nothing
+                # had been.
+                self._attempt(self._flying, again=True)
+                return
+            self._mutex.wait()
 
     def write(self, texts: Sequence[str]) -> int:
         """Store *texts* together; the first one's seq."""
         with self._mutex:
-            self._wait_for_flight()
+            self._let_it_land()
             if not texts:
                 return self.cursor
             if self._unclear is None:
                 return self._attempt(self._entry(texts), again=False)
             # The last write ended without an answer. The same texts are its
-            # retry, and find out; others must know first where to begin.
+            # retry, and find out; others must know first where to begin, and
+            # get a new token: the lost write may still arrive, at the very seq
+            # that is theirs, and must not be taken for them.
             lost, self._unclear = self._unclear, None
             if tuple(texts[: len(lost.texts)]) == lost.texts:
                 seq = self._attempt(lost, again=True)
@@ -166,6 +200,7 @@ class Appender:
             except StreamUnavailableError:
                 self._unclear = lost
                 raise
+            self._token = ids.new_token()
             return self._attempt(self._entry(texts), again=False)
 
     def _entry(self, texts: Sequence[str]) -> Append:
@@ -188,13 +223,30 @@ class Appender:
         self._stored(entry, seq)
         return seq
 
-    def _stored(self, entry: Append, seq: int) -> None:
-        self.cursor = seq + len(entry.texts)
-        self.store.on_commit(self._wake)
+    def _stored(
+        self,
+        entry: Append,
+        seq: int,
+        on_commit: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        if on_commit is None:
+            on_commit = self.store.on_commit
+            if self.store.in_atomic() and self._committed is None:
+                self._committed = seq
+                on_commit(self._confirm)
+        end = seq + len(entry.texts)
+        if entry is self._flying:
+            # It may land behind what a transaction stored after it.
+            self._cursor = max(self._cursor, end)
+            if self._committed is not None:
+                self._committed = max(self._committed, end)
+        else:
+            self._cursor = end
+        on_commit(self._wake)
         self._small_bytes += sum(map(len, entry.texts))
         if self._small_bytes >= conf.get().BLOCK_BYTES:
             self._small_bytes = 0
-            self.store.on_commit(self._rollup_in_background)
+            on_commit(self._rollup_in_background)
 
     def _wake(self) -> None:
         self._waker.wake(self.key)
@@ -233,7 +285,7 @@ class Appender:
             discard=discard,
         )
         with self._mutex:
-            self._wait_for_flight()
+            self._let_it_land()
             try:
                 first = persist(
                     self.store,

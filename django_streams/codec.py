@@ -181,6 +181,11 @@ def _check(value: Json) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return False
+    if kind is dict and all(
+        type(name) is str and type(member) in _SCALARS for name, member in value.items()
+    ):
+        # What most chunks are: flat, with texts.
+        return False
     big = False
     # (container, its iterator, how to name a member); the stack is the path.
     stack: list[tuple[Any, Any]] = []

@@ -13,16 +13,22 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from . import conf
-from .exceptions import StreamsError
 from .store.base import Append, StreamStore
 from .store.retry import persist
 
 logger = logging.getLogger("django_streams.commit")
 
-Landed = Callable[[int | Exception], None]
-"""Told once, on some thread, the first chunk's seq or what went wrong."""
+Afterwards = Callable[[], None]
+
+Told = Callable[[int | Exception], Afterwards | None]
+"""Gets, once and on some thread, the first chunk's seq or what went wrong.
+
+May return what to do when all of a batch have been told; equal ones are done
+once.
+"""
 
 _LOCKED_PAUSE = 0.005
 """Before asking again for rows that somebody else has locked, in seconds."""
@@ -46,7 +52,7 @@ def store_entry_again(store: StreamStore, entry: Append) -> int:
 @dataclass(slots=True)
 class _Waiting:
     entry: Append
-    landed: Landed
+    told: Told
 
 
 class Committer:
@@ -63,10 +69,10 @@ class Committer:
         self._queue: deque[_Waiting] = deque()
         self._running = False
 
-    def submit(self, entry: Append, landed: Landed) -> None:
-        """Queue *entry*; *landed* is called on another thread."""
+    def submit(self, entry: Append, told: Told) -> None:
+        """Queue *entry*; *told* is called on another thread."""
         with self._lock:
-            self._queue.append(_Waiting(entry, landed))
+            self._queue.append(_Waiting(entry, told))
             if not self._running:
                 self._running = True
                 threading.Thread(
@@ -115,17 +121,17 @@ class Committer:
             logger.info("a batch of %d is repeated one by one: %s", len(batch), error)
             self._store.reset()
             for waiting in batch:
-                self._alone(waiting, store_entry_again)
+                self._alone(waiting)
             return []
         locked = []
+        afterwards = set()
         for waiting, result in zip(batch, results, strict=True):
-            match result:
-                case int():
-                    waiting.landed(result)
-                case None:
-                    locked.append(waiting)
-                case StreamsError():
-                    waiting.landed(result)
+            if result is None:
+                locked.append(waiting)
+            elif (more := _tell(waiting, result)) is not None:
+                afterwards.add(more)
+        for more in afterwards:
+            more()
         return locked
 
     def _requeue(self, locked: list[_Waiting], *, alone: bool) -> None:
@@ -134,17 +140,31 @@ class Committer:
             if alone and len(self._queue) == len(locked):
                 self._lock.wait(_LOCKED_PAUSE)
 
-    def _alone(
-        self, waiting: _Waiting, how: Callable[[StreamStore, Append], int]
-    ) -> None:
+    def _alone(self, waiting: _Waiting) -> None:
+        again = partial(store_entry_again, self._store, waiting.entry)
+
         def work() -> None:
-            try:
-                result: int | Exception = how(self._store, waiting.entry)
-            except Exception as error:
-                result = error
-            waiting.landed(result)
+            if (more := _tell(waiting, outcome(again))) is not None:
+                more()
 
         self._store.submit(work)
+
+
+def outcome(work: Callable[[], int]) -> int | Exception:
+    """What *work* returns or raises."""
+    try:
+        return work()
+    except Exception as error:
+        return error
+
+
+def _tell(waiting: _Waiting, result: int | Exception) -> Afterwards | None:
+    try:
+        return waiting.told(result)
+    except Exception:
+        # The thread that stores for everybody must go on.
+        logger.exception("the producer of %r was not told", waiting.entry.stream_id)
+        return None
 
 
 _committers: dict[str, Committer] = {}

@@ -7,6 +7,7 @@ import re
 import secrets
 
 MAX_ID_LENGTH = 256
+MAX_OWNER_LENGTH = 128
 
 # C0, DEL, C1 (NUL and NEL among them) and surrogates: none of them survives
 # every database, header and log line.
@@ -18,19 +19,19 @@ def check_stream_id(stream_id: str) -> None:
     check_id(stream_id, "stream id")
 
 
-def check_id(value: str, what: str) -> None:
-    """The rule for every readable id: 1 to 256 printable characters."""
+def check_id(value: str, what: str, most: int = MAX_ID_LENGTH) -> None:
+    """The rule for every readable id: 1 to *most* printable characters."""
     if not isinstance(value, str):
         raise TypeError(
             f"a {what} must be a str, not {type(value).__name__}; "
             f"pass str({what.replace(' ', '_')})"
         )
     if not value:
-        raise ValueError(f"a {what} must not be empty; use 1 to {MAX_ID_LENGTH}")
-    if len(value) > MAX_ID_LENGTH:
+        raise ValueError(f"a {what} must not be empty; use 1 to {most}")
+    if len(value) > most:
         raise ValueError(
             f"{what} {value[:32]!r}… has {len(value)} characters; "
-            f"the limit is {MAX_ID_LENGTH}, hash longer names"
+            f"the limit is {most}, hash longer names"
         )
     if bad := _FORBIDDEN.search(value):
         raise ValueError(

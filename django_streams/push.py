@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from .commit import Told
 from .exceptions import StreamUnavailableError
 
-Write = Callable[[list[str]], Future[int]]
-"""Stores a list of texts in the background."""
+Write = Callable[[list[str], Told], None]
+"""Stores a list of texts in the background and tells the outcome."""
 
 
 class PushBuffer:
@@ -22,11 +23,11 @@ class PushBuffer:
 
     def __init__(self, limit: int) -> None:
         self._limit = max(1, limit)
-        # Re-entrant: a write may have ended before its callback is added.
+        # Re-entrant: a write may be over before it returns.
         self._lock = threading.RLock()
         self._texts: list[str] = []
         self._flight: Future[None] | None = None
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
 
     def put(self, text: str, write: Write) -> Future[None] | None:
         """Queue one text; or, when full, what to wait for before trying again.
@@ -54,6 +55,12 @@ class PushBuffer:
                 self._start(write)
             return self._flight
 
+    def take(self) -> list[str]:
+        """What is queued, for the caller to store after what is in flight."""
+        with self._lock:
+            texts, self._texts = self._texts, []
+            return texts
+
     def drop(self) -> None:
         """Forget what is queued: the stream takes no more."""
         with self._lock:
@@ -72,18 +79,16 @@ class PushBuffer:
         # Nobody may cancel it: what is being written will be written.
         flight.set_running_or_notify_cancel()
         self._flight = flight
-        write(texts).add_done_callback(
-            lambda done: self._landed(flight, texts, done, write)
-        )
+        write(texts, lambda result: self._landed(flight, texts, result, write))
 
     def _landed(
         self,
         flight: Future[None],
         texts: list[str],
-        done: Future[int],
+        result: int | Exception,
         write: Write,
     ) -> None:
-        error = done.exception()
+        error = result if isinstance(result, Exception) else None
         with self._lock:
             self._flight = None
             if isinstance(error, StreamUnavailableError):

@@ -170,8 +170,14 @@ class Follower:
     def _fetch(self) -> None:
         """Read a page of the store into the tail."""
         page = self._page()
-        if page.head.lapsed and self._store.settle_lapsed(self._pk, page.head.epoch):
-            self._waker.wake(self._key)
+        if page.head.lapsed:
+            epoch = page.head.epoch
+            if persist(
+                self._store,
+                lambda: self._store.settle_lapsed(self._pk, epoch),
+                stream_id=self._stream_id,
+            ):
+                self._waker.wake(self._key)
             page = self._page()
         self._tail.feed(page.texts, page.head.cursor, page.head.state.settled)
         if page.texts:

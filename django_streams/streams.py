@@ -35,6 +35,9 @@ from .writer import StreamWriter
 
 R = TypeVar("R")
 
+MAX_LEASE = 366 * 86_400
+"""Seconds; a lease is a sign of life, and every database can add a year."""
+
 
 class Streams:
     """Ordered logs of JSON chunks in one database.
@@ -383,10 +386,13 @@ class Streams:
         ids.check_stream_id(stream_id)
         if tag is not None:
             ids.check_id(tag, "tag")
-        if owner:
-            ids.check_id(owner, "owner")
-        if lease is not None and not 0 < lease < float("inf"):
-            raise ValueError(f"lease must be a positive number of seconds, not {lease}")
+        if owner is not None and owner != "":
+            ids.check_id(owner, "owner", ids.MAX_OWNER_LENGTH)
+        if lease is not None and not 0 < lease <= MAX_LEASE:
+            raise ValueError(
+                f"lease must be a number of seconds above 0 and up to {MAX_LEASE} "
+                f"(a year), not {lease}"
+            )
         if on_lapse not in ("settle", "wait"):
             raise ValueError(f"on_lapse must be 'settle' or 'wait', not {on_lapse!r}")
         return OpenRequest(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import codec, conf
 from .appender import Appender, Commit, check_arguments
+from .delivery import delivery_to
 from .exceptions import StreamCancelledError, StreamClosedError, StreamFencedError
 from .failures import public_reason
 from .keeper import get_keeper
@@ -144,7 +145,7 @@ class StreamWriter:
         if self._store.inline or self._store.in_atomic():
             self._extend([text])
             return
-        while (full := self._pushes.put(text, self._submit)) is not None:
+        while (full := self._pushes.put(text, self._log.start)) is not None:
             full.result()
 
     async def apush(self, chunk: Json) -> None:
@@ -154,7 +155,7 @@ class StreamWriter:
             await self._aextend([text])
             return
         await self._store.admit()
-        while (full := self._pushes.put(text, self._submit)) is not None:
+        while (full := self._pushes.put(text, self._log.start)) is not None:
             await asyncio.wrap_future(full)
 
     def flush(self) -> None:
@@ -279,7 +280,10 @@ class StreamWriter:
 
     def _in_order(self) -> asyncio.Lock:
         """First come, first served among the tasks of this loop."""
-        return self._order.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        loop = asyncio.get_running_loop()
+        if (order := self._order.get(loop)) is None:
+            order = self._order[loop] = asyncio.Lock()
+        return order
 
     def _extend(self, texts: list[str]) -> int:
         self._drain()
@@ -291,17 +295,20 @@ class StreamWriter:
             if self._store.inline:
                 return await self._store.run(self._log.write, texts)
             await self._store.admit()
-            return await asyncio.wrap_future(self._log.start(texts))
-
-    def _submit(self, texts: list[str]) -> Future[int]:
-        return self._log.start(texts)
+            loop = asyncio.get_running_loop()
+            stored: asyncio.Future[int] = loop.create_future()
+            self._log.start(texts, partial(delivery_to(loop).post, stored))
+            return await stored
 
     def _drain(self) -> None:
-        while (flight := self._pushes.drain(self._submit)) is not None:
+        if self._store.in_atomic():
+            self._log.write(self._pushes.take())
+            return
+        while (flight := self._pushes.drain(self._log.start)) is not None:
             flight.result()
 
     async def _adrain(self) -> None:
-        while (flight := self._pushes.drain(self._submit)) is not None:
+        while (flight := self._pushes.drain(self._log.start)) is not None:
             await asyncio.wrap_future(flight)
 
     def _renew_in_background(self) -> None:

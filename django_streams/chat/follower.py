@@ -21,6 +21,7 @@ from ..exceptions import (
 )
 from ..streams import Streams
 from .handshake import Follow, Replay, Reply
+from .pace import Pace
 
 logger = logging.getLogger("django_streams.chat")
 
@@ -42,6 +43,7 @@ class Follower:
         self._jobs: deque[Follow | Replay] = deque()
         self._task: asyncio.Task[None] | None = None
         self._live = False
+        self._pace = Pace()
 
     @property
     def busy(self) -> bool:
@@ -108,9 +110,9 @@ class Follower:
                     async for batch in batches:
                         for item in batch:
                             replay = item.seq < replayed
-                            await self._send(
-                                response.chunk(item.seq, item.chunk, replay=replay)
-                            )
+                            frame = response.chunk(item.seq, item.chunk, replay=replay)
+                            await self._pace.pay(len(frame))
+                            await self._send(frame)
                             position = item.seq + 1
                             if position != replayed:
                                 continue

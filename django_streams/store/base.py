@@ -69,6 +69,12 @@ class Append:
     expected: int
     token: int
     texts: tuple[str, ...]
+    maybe_stored: bool = False
+    """An earlier attempt may have succeeded: look for its block first.
+
+    Never looked for otherwise: a handle whose cursor went back would take a
+    block of its own, stored long ago, for this entry.
+    """
 
 
 Stored = int | StreamsError | None

@@ -43,8 +43,10 @@ class PostgreSQLStore(GenericStore):
 
     def append(self, entry: Append) -> int:
         if self._in_one_block(entry):
-            if self._put_one(entry, '"id" = %s'):
-                return entry.expected
+            at = entry.expected
+            if self._put_one(entry, at, '"id" = %s'):
+                entry.expected = at
+                return at
             with self.atomic():
                 return self._append_locked(entry)
         return super().append(entry)
@@ -52,7 +54,7 @@ class PostgreSQLStore(GenericStore):
     def _in_one_block(self, entry: Append) -> bool:
         return len(list(self._blocks(entry.texts))) == 1
 
-    def _put_one(self, entry: Append, which: str) -> bool:
+    def _put_one(self, entry: Append, at: int, which: str) -> bool:
         """The fence and the insert; writers racing a settle leave no gap."""
         stored = self.execute(
             f'WITH s AS (UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
@@ -66,8 +68,8 @@ class PostgreSQLStore(GenericStore):
                 entry.pk,
                 StreamState.STREAMING.value,
                 entry.epoch,
-                entry.expected,
-                entry.expected,
+                at,
+                at,
                 len(entry.texts),
                 entry.token,
                 codec.join(entry.texts),
@@ -76,6 +78,7 @@ class PostgreSQLStore(GenericStore):
         return bool(stored)
 
     def append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        at = {entry.pk: entry.expected for entry in entries}
         whole = [entry for entry in entries if self._in_one_block(entry)]
         if len(whole) == 1:
             # The statement for many costs one entry twice the planning.
@@ -83,18 +86,20 @@ class PostgreSQLStore(GenericStore):
                 f'"id" = (SELECT "id" FROM {STREAM} WHERE "id" = %s {self.LOCK} '
                 "SKIP LOCKED)"
             )
-            stored = {whole[0].pk} if self._put_one(whole[0], free) else set()
+            one = whole[0]
+            stored = {one.pk} if self._put_one(one, at[one.pk], free) else set()
         else:
-            stored = self._put_batch(whole) if whole else set()
+            stored = self._put_batch(whole, at) if whole else set()
         results: list[Stored] = []
         for entry in entries:
             if entry.pk in stored:
+                entry.expected = at[entry.pk]
                 results.append(entry.expected)
             else:
                 results.append(self._put_alone(entry))
         return results
 
-    def _put_batch(self, entries: Sequence[Append]) -> set[int]:
+    def _put_batch(self, entries: Sequence[Append], at: dict[int, int]) -> set[int]:
         """One statement for all; the ids of the streams that took theirs.
 
         Rows are locked in the order of ids, or two processes deadlock (14 times
@@ -104,7 +109,7 @@ class PostgreSQLStore(GenericStore):
         columns = [
             [e.pk for e in entries],
             [e.epoch for e in entries],
-            [e.expected for e in entries],
+            [at[e.pk] for e in entries],
             [len(e.texts) for e in entries],
             [e.token for e in entries],
             [codec.join(e.texts) for e in entries],

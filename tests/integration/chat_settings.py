@@ -1,7 +1,7 @@
 """Settings of the chat servers: database, layer and lease by environment.
 
 ``DS_CHAT_DATABASE`` is the alias of everything, ``DS_CHAT_LAYER=redis`` brings a
-layer between processes, ``DS_CHAT_LEASE`` shortens the lease of turns.
+layer between processes, ``DS_CHAT_LEASE`` shortens the lease of turns, ``DS_CHAT_PACE`` slows replays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from tests.settings import DATABASES, RUN
 
 ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "tests.integration.chat_site"
-DJANGO_STREAMS = {"TURN_LEASE": float(os.environ.get("DS_CHAT_LEASE", "5"))}
+DJANGO_STREAMS = {
+    "TURN_LEASE": float(os.environ.get("DS_CHAT_LEASE", "5")),
+    "SSE_PACE": int(os.environ.get("DS_CHAT_PACE", "8388608")),
+}
 
 if (wanted := os.environ.get("DS_CHAT_DATABASE", "default")) != "default":
     DATABASES["default"] = DATABASES[wanted]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.conftest import RealDb
+from tests.databases import Databases
 from tests.integration.chat_site import words
 from tests.integration.chatting import RESPONSE, message_text, responses, text_of
 from tests.liveserver import SERVERS, LiveServer, Server
@@ -22,11 +26,23 @@ APP = "tests.integration.chat_asgi:application"
 ENV = {"DJANGO_SETTINGS_MODULE": "tests.integration.chat_settings"}
 
 
-@pytest.fixture(params=SERVERS)
-def server(request: pytest.FixtureRequest, real_db: RealDb) -> Iterator[LiveServer]:
-    real_db("default")
+@pytest.fixture(scope="module", params=SERVERS)
+def server(
+    request: pytest.FixtureRequest,
+    databases: Databases,
+    django_db_blocker: DjangoDbBlocker,
+) -> Iterator[LiveServer]:
+    """A server that no test harms; each test is another visitor."""
+    with django_db_blocker.unblock():
+        databases.ensure("default")
     kind: Server = request.param
-    with LiveServer(APP, server=kind, env=ENV) as running:
+    with live(kind) as running:
+        yield running
+
+
+@contextmanager
+def live(kind: Server, **env: str) -> Iterator[LiveServer]:
+    with LiveServer(APP, server=kind, env=ENV | env) as running:
         yield running
         running.stop()
         log = running.log()
@@ -147,3 +163,24 @@ async def test_a_reply_outlives_all_its_sockets(server: LiveServer) -> None:
         while len(messages := stored(server, cookie)) < 2:
             await asyncio.sleep(0.05)
     assert message_text(messages[1]) == words(60)
+
+
+async def test_a_replay_is_paced_where_the_server_buffers_without_bound(
+    real_db: RealDb,
+) -> None:
+    real_db("default")
+    with live("daphne", DS_CHAT_PACE="100000") as server:
+        cookie = visit(server)
+        async with RawTab(server, cookie) as tab:
+            await tab.ask("1200 0")
+            await tab.until(RESPONSE, seq=3)
+        while len(stored(server, cookie)) < 2:
+            await asyncio.sleep(0.05)
+        async with RawTab(server, cookie) as tab:
+            await tab.next()
+            begun = time.monotonic()
+            await tab.send({"type": "cf_agent_stream_resume_ack", "id": "q1"})
+            assert text_of(await tab.done()) == words(1200)
+            took = time.monotonic() - begun
+    # 1,200 frames of more than 100 bytes at 100,000 bytes a second.
+    assert took > 0.8, took

@@ -390,7 +390,7 @@ export class ChatConnection extends EventTarget {
     if (frame.done || frame.error || frame.replayComplete) {
       this.#acknowledged.delete(frame.id);
     }
-    if (gap) this.#sendProbe();
+    if (gap || (ended && this.#transcript.doubtful)) this.#sendProbe();
     if (bare) this.#refresh();
     if (ended) this.dispatchEvent(new CustomEvent("ended", { detail: ended }));
     return changed === true;

@@ -59,6 +59,11 @@ export class Transcript {
     return [...this.turns.values()].filter((turn) => turn.live && !turn.muted);
   }
 
+  /** Whether a turn that seems to be under way may have ended unseen. */
+  get doubtful() {
+    return this.live().some(({ doubtful }) => doubtful);
+  }
+
   /** Turns that the server has shown no sign of, in the order they were made. */
   unconfirmed() {
     return [...this.turns.values()].filter(
@@ -123,7 +128,10 @@ export class Transcript {
       turn.snapshot = ids.get(turn.messageId) ?? null;
       if (turn.user && ids.has(turn.user.id)) {
         turn.pinned = false;
-        if (turn.state === "unsent" || turn.state === "sent") turn.state = "waiting";
+        if (turn.state !== "unsent" && turn.state !== "sent") continue;
+        // The server has the question; whether it is answered is not said here.
+        turn.state = "waiting";
+        turn.doubtful = true;
       }
     }
   }
@@ -228,6 +236,7 @@ export class Transcript {
   /** The connection is gone: what got no sign of it will be handed over again. */
   dropped() {
     for (const turn of this.unconfirmed()) turn.state = "unsent";
+    for (const turn of this.#underWay()) if (turn.live) turn.dropped();
   }
 
   /** What the server had accepted has ended without a reply. */
@@ -291,6 +300,7 @@ export class Transcript {
   /** The server knows this turn: it is neither sent again nor cut any longer. */
   #confirm(turn) {
     if (turn.state === "unsent" || turn.state === "sent") turn.state = "waiting";
+    turn.doubtful = false;
     if (turn.cut) {
       this.#stored = upTo(this.#stored, turn.anchor);
       turn.cut = false;

@@ -38,6 +38,8 @@ export class Turn {
   tries = 0;
   /** Whether this page asked to stop it. */
   cancelled = false;
+  /** Whether it may have ended without this page having seen it. */
+  doubtful = false;
   /** The server's copy of the reply from the last transcript. */
   snapshot = null;
   outcome = null;
@@ -128,6 +130,13 @@ export class Turn {
     // A replay is the log itself: a copy from before it may be of a dropped try.
     if (this.snapshot && this.snapshot.id !== this.messageId) this.snapshot = null;
     this.state = "streaming";
+  }
+
+  /** The connection is gone, and with it the rest of a replay. */
+  dropped() {
+    this.#replay = null;
+    this.doubtful = true;
+    if (this.state === "offered") this.state = "waiting";
   }
 
   /** Nothing more will come. Chunks of an unfinished replay count. */

@@ -5,6 +5,7 @@ import { MarkdownView } from "../../../django_streams/static/django_streams/mark
 import { safeHref } from "../../../django_streams/static/django_streams/markdown-inline.js";
 import { parseMarkdown } from "../../../django_streams/static/django_streams/markdown.js";
 import { container } from "./dom.mjs";
+import { numbers } from "./support.mjs";
 
 function html(text, options) {
   const root = container();
@@ -114,15 +115,6 @@ test("only a few schemes can be followed, however they are spelt", () => {
     assert.equal(safeHref(address), null, address);
   }
 });
-
-/** A small generator of numbers, so that a failure can be had again. */
-function numbers(seed) {
-  let state = seed;
-  return (below) => {
-    state = (state * 1103515245 + 12345) % 2147483648;
-    return Math.floor((state / 2147483648) * below);
-  };
-}
 
 const PIECES = [
   "a", "word ", " ", "\n", "\n\n", "*", "**", "_", "`", "```", "```py\n", "~~", "# ", "- ", "1. ",

@@ -203,3 +203,12 @@ export const textOf = (message) =>
   message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
 export const texts = (chat) => chat.messages.map(textOf);
+
+/** A small generator of numbers, so that a failure can be had again. */
+export function numbers(seed) {
+  let state = seed;
+  return (below) => {
+    state = (state * 1103515245 + 12345) % 2147483648;
+    return Math.floor((state / 2147483648) * below);
+  };
+}
