@@ -58,8 +58,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 }
 
 SQLITE_FILE = str(CACHE / f"{RUN}.sqlite3")
-SERVER_NAME = f"ds_test_{RUN}"
-"""The run's database on PostgreSQL, and the one on MariaDB."""
+POSTGRESQL_NAME = f"ds_test_{RUN}"
+MARIADB_NAME = f"ds_test_{RUN}"
 
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
@@ -76,21 +76,21 @@ DATABASES: dict[str, dict[str, Any]] = {
 if services.postgresql.missing() is None:
     DATABASES["postgresql"] = {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": SERVER_NAME,
+        "NAME": POSTGRESQL_NAME,
         "HOST": services.POSTGRESQL_HOST,
         "PORT": services.POSTGRESQL_PORT,
         "USER": services.POSTGRESQL_USER,
         "PASSWORD": services.POSTGRESQL_PASSWORD,
         # The test databases are made one at a time, see tests/databases.py.
-        "TEST": {"NAME": SERVER_NAME, "DEPENDENCIES": []},
+        "TEST": {"NAME": POSTGRESQL_NAME, "DEPENDENCIES": []},
     }
 if services.mariadb.missing() is None:
     DATABASES["mariadb"] = {
         "ENGINE": "django.db.backends.mysql",
-        "NAME": SERVER_NAME,
+        "NAME": MARIADB_NAME,
         "HOST": services.MARIADB_HOST,
         "PORT": services.MARIADB_PORT,
         "USER": services.MARIADB_USER,
         "PASSWORD": services.MARIADB_PASSWORD,
-        "TEST": {"NAME": SERVER_NAME, "CHARSET": "utf8mb4", "DEPENDENCIES": []},
+        "TEST": {"NAME": MARIADB_NAME, "CHARSET": "utf8mb4", "DEPENDENCIES": []},
     }

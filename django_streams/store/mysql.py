@@ -5,9 +5,10 @@ a whole to know its length, and both have fixed ideas about time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
-from django.db import InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError
 
 from .. import codec
 from ..exceptions import ChunkTooLargeError, StreamsError, StreamUnavailableError
@@ -86,6 +87,11 @@ class MySQLStore(GenericStore):
             f"a concurrent write to the stream failed this transaction ({error}); "
             "repeat it as a whole, or append outside atomic()"
         )
+
+    def reset(self) -> None:
+        # The driver refuses to close what it has closed; Django forgets it first.
+        with suppress(Error):
+            super().reset()
 
     # Appending
 
@@ -208,9 +214,20 @@ class MySQLStore(GenericStore):
             # At the tail, where most readers are most of the time: without the
             # body of the last block, whose length is known only by reading it.
             return Page(head, [])
-        page = super().page(pk, start, max_bytes)
-        if page is not None and not page.texts and page.head.cursor > start:
-            raise hole(pk, start)
+        try:
+            page = super().page(pk, start, max_bytes)
+            if page is not None and not page.texts and page.head.cursor > start:
+                raise hole(pk, start)
+        except StreamsError as error:
+            if error.code == "hole" and self.in_atomic():
+                # A row that this transaction wrote is new there, what others
+                # stored beside it is not.
+                raise StreamsError(
+                    f"{error}. Or this transaction is REPEATABLE READ, and does not "
+                    "see what others stored since it began: read outside of it",
+                    code="hole",
+                ) from error
+            raise
         return page
 
     def _page_rows(self, pk: int, start: int, max_bytes: int) -> list[tuple[Any, ...]]:

@@ -76,6 +76,22 @@ def postgresql_store(request: pytest.FixtureRequest) -> DatabaseUnderTest:
     return made
 
 
+@pytest.fixture
+def mariadb_store(request: pytest.FixtureRequest) -> DatabaseUnderTest:
+    """For what only MariaDB does."""
+    made = _make("mariadb", request)
+    assert isinstance(made, DatabaseUnderTest)
+    return made
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def row_locking_store(request: pytest.FixtureRequest) -> DatabaseUnderTest:
+    """Where a transaction holds rows; on SQLite it holds the whole database."""
+    made = _make(request.param, request)
+    assert isinstance(made, DatabaseUnderTest)
+    return made
+
+
 @pytest.fixture(params=list(DOORS))
 def door(request: pytest.FixtureRequest) -> Iterator[Door]:
     made = DOORS[request.param]()

@@ -31,8 +31,9 @@ def made(
 ) -> None:
     """TestCase takes it for granted that its databases exist."""
     with django_db_blocker.unblock():
-        if services.postgresql.missing() is None:
-            databases.ensure("postgresql")
+        for alias in ("postgresql", "mariadb"):
+            if services.BY_NAME[alias].missing() is None:
+                databases.ensure(alias)
 
 
 class Both:
@@ -104,6 +105,13 @@ class SqliteTestCase(Both, TestCase):
 class PostgresqlTestCase(Both, TestCase):
     alias = "postgresql"
     databases = {"postgresql"}  # noqa: RUF012 - as Django declares it
+
+
+@pytest.mark.needs("mariadb")
+@override_settings(DJANGO_STREAMS=SINGLE)
+class MariadbTestCase(Both, TestCase):
+    alias = "mariadb"
+    databases = {"mariadb"}  # noqa: RUF012 - as Django declares it
 
 
 def test_nothing_of_a_test_case_remains(sqlite_db: str) -> None:

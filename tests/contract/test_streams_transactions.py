@@ -245,16 +245,17 @@ def test_a_refused_chunk_does_not_break_the_transaction(
 
 
 def test_appends_of_one_transaction_hold_up_no_other_stream(
-    postgresql_store: DatabaseUnderTest,
+    row_locking_store: DatabaseUnderTest,
 ) -> None:
     """On SQLite they do: it has one writer at a time for the whole database."""
-    streams = postgresql_store.streams()
+    store = row_locking_store
+    streams = store.streams()
     mine, other = streams.open("mine"), streams.open("other")
-    with transaction.atomic(using=postgresql_store.alias):
+    with transaction.atomic(using=store.alias):
         mine.append("a")
         assert in_thread(other.append, "b").result(WITHIN) == 0
-        assert seen_outside(postgresql_store, "mine") == []
-    assert seen_outside(postgresql_store, "mine") == ["a"]
+        assert seen_outside(store, "mine") == []
+    assert seen_outside(store, "mine") == ["a"]
 
 
 def test_two_views_in_transactions_share_one_stream(store: DatabaseUnderTest) -> None:
