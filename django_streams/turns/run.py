@@ -88,6 +88,12 @@ def new_message_id() -> str:
     return f"assistant_{time.time_ns() // 1_000_000}_{tail}"
 
 
+def _forget(task: asyncio.Task[Any]) -> None:
+    # What a handler raises after its turn has ended is nobody's business.
+    if not task.cancelled():
+        task.exception()
+
+
 class Run:
     """Runs a claimed turn to its end. Use once."""
 
@@ -135,6 +141,7 @@ class Run:
             tasks = {control, handler, stopping}
             for task in tasks:
                 task.cancel()
+                task.add_done_callback(_forget)
             await asyncio.wait(tasks, timeout=STOP_GRACE)
 
     # Lease and stop
