@@ -62,7 +62,8 @@ class Feed:
         self.next_poll = 0.0
         self._waker = waker
         self._pause = conf.get().POLL_MIN
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may wake from within.
+        self._lock = threading.RLock()
         self._texts: deque[str] = deque()
         self._first = head.cursor
         self._bytes = 0
