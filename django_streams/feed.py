@@ -76,6 +76,11 @@ class Feed:
         self._unlisten: Callable[[], None] | None = None
 
     @property
+    def first(self) -> int:
+        """Seq of the oldest chunk in the window."""
+        return self._first
+
+    @property
     def cursor(self) -> int:
         return self._first + len(self._texts)
 
@@ -273,6 +278,11 @@ class Hub:
                 del self._feeds[place]
         if last:
             feed.leave()
+
+    def feeds(self) -> list[Feed]:
+        """What is followed just now."""
+        with self._lock:
+            return list(self._feeds.values())
 
     def gone(self, alias: str, key: str) -> None:
         """This process deleted a stream: its readers need not ask to know."""
