@@ -6,6 +6,7 @@ import itertools
 import os
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -34,14 +35,14 @@ POINTS = {
 """Some that must be among those that are found."""
 
 
-def forked(work: Callable[[], None]) -> int:
+def forked(work: Callable[..., None], /, **arguments: Any) -> int:
     """Run *work* in a fork; how it ended: 0, 1 or the negative signal."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     status = 1
     try:
-        work()
+        work(**arguments)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -59,17 +60,15 @@ def die_when_told() -> None:
     while True:
         job = process.hear()
 
-        def work(alias: str = job["alias"], name: str = job["name"]) -> None:
+        def work(alias: str, name: str, at: int) -> None:
             steps = OPERATIONS[name].run(alias, STREAM)
             next(steps)
-            with Faults(
-                alias, at=job["at"], fault=say_and_die, only=not_the_keeper
-            ) as faults:
+            with Faults(alias, at=at, fault=say_and_die, only=not_the_keeper) as faults:
                 next(steps, None)
             assert faults.hit is None
 
         with override_settings(DJANGO_STREAMS=SETTINGS):
-            process.say(forked(work))
+            process.say(forked(work, **job))
 
 
 def not_the_keeper(point: FaultPoint) -> bool:
