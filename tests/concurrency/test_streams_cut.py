@@ -124,7 +124,7 @@ def do_as_told(settings: dict[str, Any]) -> None:
         while True:
             match process.hear():
                 case ["append", chunk]:
-                    call = partial(writer.append, chunk)
+                    call: Callable[[], object] = partial(writer.append, chunk)
                 case ["close", discard]:
                     call = partial(writer.close, commit=commit, discard=discard)
             try:

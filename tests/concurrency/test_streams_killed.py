@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import override_settings
 
 from django_streams import StreamClosedError, Streams, StreamState
-from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults, kill
+from django_streams.testing.faults import FaultPoint, Faults, kill
 from tests import process
 from tests.databases import empty
 from tests.process import Child
@@ -63,17 +63,12 @@ def die_when_told() -> None:
         def work(alias: str, name: str, at: int) -> None:
             steps = OPERATIONS[name].run(alias, STREAM)
             next(steps)
-            with Faults(alias, at=at, fault=say_and_die, only=not_the_keeper) as faults:
+            with Faults(alias, at=at, fault=say_and_die) as faults:
                 next(steps, None)
             assert faults.hit is None
 
         with override_settings(DJANGO_STREAMS=SETTINGS):
             process.say(forked(work, **job))
-
-
-def not_the_keeper(point: FaultPoint) -> bool:
-    """Its questions come when they come, and change nothing."""
-    return point.thread != KEEPER_THREAD
 
 
 @pytest.fixture(scope="module")
