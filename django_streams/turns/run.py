@@ -149,7 +149,7 @@ class Run:
     async def _control(self) -> None:
         """Renew the lease, hear a request to stop, notice that the turn is lost."""
         news = asyncio.Event()
-        following = get_watch().follow(self._ref, news.set)
+        following = get_watch().follow(self._ref, news.set, attentive=True)
         try:
             while not self._lost:
                 news.clear()
