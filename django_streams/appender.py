@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from . import codec, conf, ids
@@ -24,6 +25,7 @@ from .commit import (
 )
 from .exceptions import StreamCancelledError, StreamUnavailableError
 from .feed import get_hub
+from .line import Line, Place
 from .signals import stream_deleted, stream_settled
 from .store.base import Append, Opened, Settle, StreamStore
 from .store.retry import persist
@@ -39,8 +41,33 @@ class _CommitRaised(Exception):
     """Carries what the caller's commit raised past the retry."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stream is to be settled.
+
+    Raises ``TypeError`` for what no settlement can take.
+    """
+
+    state: StreamState
+    error: str | None
+    commit: Commit | None
+    discard: bool
+
+    def __post_init__(self) -> None:
+        if self.error is not None and not isinstance(self.error, str):
+            raise TypeError(
+                f"the reason must be a str or None, not {type(self.error).__name__}; "
+                "pass str(reason) if readers may see it"
+            )
+        if self.commit is not None and inspect.iscoroutinefunction(self.commit):
+            raise TypeError(
+                "commit must be a synchronous callable, for it runs inside the "
+                "transaction that settles the stream; await your work before settling"
+            )
+
+
 class Appender:
-    """All state that writes depend on; each method runs under one mutex."""
+    """All state that writes depend on; one write at a time changes it."""
 
     def __init__(
         self,
@@ -69,7 +96,7 @@ class Appender:
         self._sender = sender
         self._token = ids.new_token()
         self._unclear: Append | None = None
-        self._mutex = threading.Condition(threading.RLock())
+        self._line = Line()
         self._flying: Append | None = None
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
@@ -127,81 +154,86 @@ class Appender:
 
     # Writing
 
-    def start(self, texts: Sequence[str], told: Told) -> None:
+    def start(self, texts: Sequence[str], told: Told) -> Place:
         """Store *texts* in the background, together with what others store.
 
-        *told* gets the first one's seq, or what went wrong, on another thread.
+        *told* gets the first one's seq, or what went wrong, on another thread;
+        not if the place is dropped before its turn. Never blocks.
         """
-        with self._mutex:
-            grouped = not (self._flying or self._unclear or self.store.inline)
-            if grouped and texts:
-                self._flying = entry = self._entry(texts)
-        if grouped and texts:
-            get_committer(self.store).submit(
-                entry, lambda result: self._landed(entry, result, told)
-            )
-        else:
-            self.store.submit(partial(self._write_alone, texts, told))
+        return self._line.join(partial(self._begin, texts, told))
 
-    def _write_alone(self, texts: Sequence[str], told: Told) -> None:
-        if (afterwards := told(outcome(partial(self.write, texts)))) is not None:
+    def _begin(self, texts: Sequence[str], told: Told) -> None:
+        # Called by whoever ended the turn before, perhaps the committer or an
+        # event loop: nothing here may wait.
+        if self._unclear is not None or not texts:
+            work = partial(self._write_now, texts)
+            self.store.submit(partial(self._work, work, told))
+            return
+        self._flying = entry = self._entry(texts)
+        get_committer(self.store).submit(
+            entry, lambda result: self._landed(entry, result, told)
+        )
+
+    def _work(self, work: Callable[[], int], told: Told) -> None:
+        with self._line.inside():
+            result = outcome(work)
+        if (afterwards := told(result)) is not None:
             afterwards()
 
     def _landed(
         self, entry: Append, result: int | Exception, told: Told
     ) -> Afterwards | None:
-        with self._mutex:
-            if isinstance(result, int):
-                # Committed already: there is no transaction to wait for.
-                self._stored(entry, result, lambda work: work())
-            elif isinstance(result, StreamUnavailableError):
-                self._unclear = entry
-            elif isinstance(result, StreamCancelledError):
-                self.note_cancelled()
-            self._flying = None
-            self._mutex.notify_all()
+        if isinstance(result, int):
+            # Committed already: there is no transaction to wait for.
+            self._stored(entry, result, lambda work: work())
+        elif isinstance(result, StreamUnavailableError):
+            self._unclear = entry
+        elif isinstance(result, StreamCancelledError):
+            self.note_cancelled()
+        self._flying = None
+        self._line.leave()
         return told(result)
 
-    def _let_it_land(self) -> None:
-        """Let an earlier entry that is still on its way be stored first.
-
-        Two entries at one position would be one to a retry that looks for them.
-        """
-        while self._flying is not None:
-            if self.store.in_atomic():
-                # It may be waiting for a lock that the caller's transaction
-                # holds. So it is stored here: once that commits it finds itself
-                # by its token, and after a rollback it is stored as if nothing
-                # had been.
-                self._attempt(self._flying, again=True)
-                return
-            self._mutex.wait()
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Have the turn on this thread, or help along what has it."""
+        if (flying := self._flying) is not None and self.store.in_atomic():
+            # It may be waiting for a lock that the caller's transaction holds.
+            # So it is stored here: once that commits it finds itself by its
+            # token, and after a rollback it is stored as if nothing had been.
+            self._attempt(flying, again=True)
+            yield
+        else:
+            with self._line.hold():
+                yield
 
     def write(self, texts: Sequence[str]) -> int:
         """Store *texts* together; the first one's seq."""
-        with self._mutex:
-            self._let_it_land()
-            if not texts:
-                return self.cursor
-            if self._unclear is None:
-                return self._attempt(self._entry(texts), again=False)
-            # The last write ended without an answer. The same texts are its
-            # retry, and find out; others must know first where to begin, and
-            # get a new token: the lost write may still arrive, at the very seq
-            # that is theirs, and must not be taken for them.
-            lost, self._unclear = self._unclear, None
-            if tuple(texts[: len(lost.texts)]) == lost.texts:
-                seq = self._attempt(lost, again=True)
-                self.write(texts[len(lost.texts) :])
-                return seq
-            try:
-                if persist(self.store, lambda: self.store.appended(lost)):
-                    self._stored(lost, lost.expected)
-            except StreamUnavailableError:
-                self._unclear = lost
-                raise
-            self._token = ids.new_token()
+        with self._turn():
+            return self._write_now(texts)
+
+    def _write_now(self, texts: Sequence[str]) -> int:
+        if not texts:
+            return self.cursor
+        if self._unclear is None:
             return self._attempt(self._entry(texts), again=False)
+        # The last write ended without an answer. The same texts are its retry,
+        # and find out; others must know first where to begin, and get a new
+        # token: the lost write may still arrive, at the very seq that is
+        # theirs, and must not be taken for them.
+        lost, self._unclear = self._unclear, None
+        if tuple(texts[: len(lost.texts)]) == lost.texts:
+            seq = self._attempt(lost, again=True)
+            self._write_now(texts[len(lost.texts) :])
+            return seq
+        try:
+            if persist(self.store, lambda: self.store.appended(lost)):
+                self._stored(lost, lost.expected)
+        except StreamUnavailableError:
+            self._unclear = lost
+            raise
+        self._token = ids.new_token()
+        return self._attempt(self._entry(texts), again=False)
 
     def _entry(self, texts: Sequence[str]) -> Append:
         return Append(
@@ -266,39 +298,44 @@ class Appender:
         if self._rolling is None or self._rolling.done():
             self._rolling = self.store.submit(self._rollup)
 
-    def settle(
-        self,
-        state: StreamState,
-        error: str | None,
-        commit: Commit | None,
-        discard: bool,
-    ) -> bool:
+    def settle(self, ending: Ending) -> bool:
         """Settle once; whether this call did. See :meth:`StreamWriter.close`."""
+        with self._turn():
+            return self._settle_now(ending)
+
+    def start_settle(self, ending: Ending, told: Told) -> Place:
+        """The same in the background, when its turn comes; as :meth:`start`."""
+        work = partial(self._work, partial(self._settle_now, ending), told)
+
+        def begin() -> None:
+            self.store.submit(work)
+
+        return self._line.join(begin)
+
+    def _settle_now(self, ending: Ending) -> bool:
         request = Settle(
             pk=self.pk,
             stream_id=self.stream_id,
             epoch=self.epoch,
             token=ids.new_token(),
-            state=state,
-            error=None if error is None else codec.plain_text(error),
-            commit=None if commit is None else _guarded(commit),
-            discard=discard,
+            state=ending.state,
+            error=None if ending.error is None else codec.plain_text(ending.error),
+            commit=None if ending.commit is None else _guarded(ending.commit),
+            discard=ending.discard,
         )
-        with self._mutex:
-            self._let_it_land()
-            try:
-                first = persist(
-                    self.store,
-                    lambda: self.store.settle(request),
-                    lambda: self.store.settle_again(request),
-                    stream_id=self.stream_id,
-                )
-            except _CommitRaised as raised:
-                assert raised.__cause__ is not None
-                raise raised.__cause__ from None
-            if first:
-                self.store.on_commit(lambda: self._settled(request))
-            return first
+        try:
+            first = persist(
+                self.store,
+                lambda: self.store.settle(request),
+                lambda: self.store.settle_again(request),
+                stream_id=self.stream_id,
+            )
+        except _CommitRaised as raised:
+            assert raised.__cause__ is not None
+            raise raised.__cause__ from None
+        if first:
+            self.store.on_commit(lambda: self._settled(request))
+        return first
 
     def _settled(self, request: Settle) -> None:
         self._wake()
@@ -313,20 +350,6 @@ class Appender:
             stream_deleted.send(self._sender, stream_id=self.stream_id)
         else:
             self._rollup()
-
-
-def check_arguments(error: str | None, commit: Commit | None) -> None:
-    """Raise ``TypeError`` for what no settlement can take."""
-    if error is not None and not isinstance(error, str):
-        raise TypeError(
-            f"the reason must be a str or None, not {type(error).__name__}; "
-            "pass str(reason) if readers may see it"
-        )
-    if commit is not None and inspect.iscoroutinefunction(commit):
-        raise TypeError(
-            "commit must be a synchronous callable, for it runs inside the "
-            "transaction that settles the stream; await your work before settling"
-        )
 
 
 def _guarded(commit: Commit) -> Commit:

@@ -62,7 +62,8 @@ class Feed:
         self.next_poll = 0.0
         self._waker = waker
         self._pause = conf.get().POLL_MIN
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may wake from within.
+        self._lock = threading.RLock()
         self._texts: deque[str] = deque()
         self._first = head.cursor
         self._bytes = 0
@@ -73,6 +74,11 @@ class Feed:
         self._fetching = False
         self._again = False
         self._unlisten: Callable[[], None] | None = None
+
+    @property
+    def first(self) -> int:
+        """Seq of the oldest chunk in the window."""
+        return self._first
 
     @property
     def cursor(self) -> int:
@@ -272,6 +278,11 @@ class Hub:
                 del self._feeds[place]
         if last:
             feed.leave()
+
+    def feeds(self) -> list[Feed]:
+        """What is followed just now."""
+        with self._lock:
+            return list(self._feeds.values())
 
     def gone(self, alias: str, key: str) -> None:
         """This process deleted a stream: its readers need not ask to know."""

@@ -106,6 +106,12 @@ class Keeper:
         return writer.lease / _RENEWALS_PER_LEASE
 
     def _run(self) -> None:
+        try:
+            self._keep()
+        finally:
+            connections.close_all()
+
+    def _keep(self) -> None:
         asked = 0.0
         while True:
             with self._lock:
@@ -113,7 +119,7 @@ class Keeper:
                 if not kept:
                     # add() starts the next thread under this lock.
                     self._thread = None
-                    break
+                    return
                 due = min(self._due.values(), default=float("inf"))
             now = time.monotonic()
             wait = min(due, asked + conf.get().POLL_MAX) - now
@@ -125,7 +131,6 @@ class Keeper:
                 self._ask()
                 asked = now
             self._renew(now)
-        connections.close_all()
 
     def _renew(self, now: float) -> None:
         with self._lock:

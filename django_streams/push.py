@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from .commit import Told
 from .exceptions import StreamUnavailableError
 
-Write = Callable[[list[str], Told], None]
+Write = Callable[[list[str], Told], object]
 """Stores a list of texts in the background and tells the outcome."""
 
 

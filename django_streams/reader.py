@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
 from itertools import count
 
 from . import codec, conf, ids
@@ -53,6 +54,9 @@ class Follower:
         self._pk = 0
         self._head: Head | None = None
         self._feed: Feed | None = None
+        self._woken: asyncio.Event | None = None
+        self._ahead: asyncio.Future[Page] | None = None
+        self._nudged = False
 
     # The drivers
 
@@ -84,7 +88,11 @@ class Follower:
         finally:
             leave()
 
-    async def abatches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def abatches(
+        self, *, pulse: bool = False
+    ) -> AsyncGenerator[list[StreamChunk], None]:
+        """The batches; with *pulse* an empty list after each nudge, and one
+        once the reader is up to date. Cancelled: nothing stays."""
         await self._store.run(self._find)
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
@@ -93,18 +101,28 @@ class Follower:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
 
+        self._woken = woken
         leave = self._attend(Bell(woken, loop), wake)
         try:
             while True:
+                if pulse and self._nudged:
+                    self._nudged = False
+                    yield []
+                    continue
                 match self._tail.decide():
                     case Act.FETCH:
+                        if self._ahead is not None:
+                            await self._take_ahead()
+                            continue
                         woken.clear()
                         if not self._take_from_feed():
                             await self._store.run(self._fetch)
                     case Act.DELIVER:
+                        self._read_ahead()
                         yield self._take()
                     case Act.UP_TO_DATE:
                         self._tell()
+                        self._nudged = True
                     case Act.WAIT:
                         try:
                             async with asyncio.timeout(self._next_pause()):
@@ -115,7 +133,15 @@ class Follower:
                     case Act.FINISH:
                         return
         finally:
+            if self._ahead is not None:
+                self._ahead.cancel()
             leave()
+
+    def nudge(self) -> None:
+        """Make :meth:`abatches` yield; call it on the reader's loop."""
+        self._nudged = True
+        if self._woken is not None:
+            self._woken.set()
 
     # The steps
 
@@ -167,9 +193,30 @@ class Follower:
         self._tail.feed(view.texts, view.cursor, view.settled)
         return True
 
+    def _read_ahead(self) -> None:
+        """Read the next page of a replay while the batch is being sent."""
+        if self._tail.at_end or self._ahead is not None or self._store.inline:
+            return
+        position = self._tail.fetch_from
+        if self._feed is None or position < self._feed.first:
+            self._ahead = asyncio.wrap_future(
+                self._store.submit(partial(self._page, position))
+            )
+
+    async def _take_ahead(self) -> None:
+        assert self._ahead is not None
+        ahead, self._ahead = self._ahead, None
+        page = await ahead
+        settled = page.head.state.settled
+        self._tail.feed(page.texts, page.head.cursor, settled)
+        if not settled:
+            # What it took for the end was so when it was read, perhaps before
+            # the last wake: only a fresh look may decide to wait.
+            self._tail.look_again()
+
     def _fetch(self) -> None:
         """Read a page of the store into the tail."""
-        page = self._page()
+        page = self._page(self._tail.fetch_from)
         if page.head.lapsed:
             epoch = page.head.epoch
             if persist(
@@ -178,17 +225,15 @@ class Follower:
                 stream_id=self._stream_id,
             ):
                 self._waker.wake(self._key)
-            page = self._page()
+            page = self._page(self._tail.fetch_from)
         self._tail.feed(page.texts, page.head.cursor, page.head.state.settled)
         if page.texts:
             self._pause = conf.get().POLL_MIN
 
-    def _page(self) -> Page:
+    def _page(self, start: int) -> Page:
         page = persist(
             self._store,
-            lambda: self._store.page(
-                self._pk, self._tail.fetch_from, conf.get().PAGE_BYTES
-            ),
+            lambda: self._store.page(self._pk, start, conf.get().PAGE_BYTES),
             stream_id=self._stream_id,
         )
         if page is None:

@@ -207,7 +207,7 @@ class Streams:
         *timeout* seconds without news, and :class:`StreamClosedError` with code
         ``deleted`` when the stream is deleted under the reader.
         """
-        follower = self._follower(stream_id, start, 100, None, False)
+        follower = self.follower(stream_id, start=start)
         for batch in follower.batches("read", stop, timeout):
             yield from batch
 
@@ -218,7 +218,7 @@ class Streams:
 
         Close it (``aclosing``) when you leave it early. Cancelled: nothing stays.
         """
-        follower = self._follower(stream_id, start, 100, None, False)
+        follower = self.follower(stream_id, start=start)
         async with aclosing(follower.abatches()) as batches:
             async for batch in batches:
                 for chunk in batch:
@@ -239,7 +239,13 @@ class Streams:
         while following. *on_up_to_date* runs once, the first time the reader has
         everything stored. With *raw* each ``chunk`` is its JSON text.
         """
-        follower = self._follower(stream_id, start, batch_size, on_up_to_date, raw)
+        follower = self.follower(
+            stream_id,
+            start=start,
+            batch_size=batch_size,
+            on_up_to_date=on_up_to_date,
+            raw=raw,
+        )
         yield from follower.batches("read_batches", None, None)
 
     async def aread_batches(
@@ -252,7 +258,13 @@ class Streams:
         raw: bool = False,
     ) -> AsyncGenerator[builtins.list[StreamChunk], None]:
         """Async twin of :meth:`read_batches`. Cancelled: nothing stays."""
-        follower = self._follower(stream_id, start, batch_size, on_up_to_date, raw)
+        follower = self.follower(
+            stream_id,
+            start=start,
+            batch_size=batch_size,
+            on_up_to_date=on_up_to_date,
+            raw=raw,
+        )
         async with aclosing(follower.abatches()) as batches:
             async for batch in batches:
                 yield batch
@@ -421,14 +433,20 @@ class Streams:
             stream_id=stream_id,
         )
 
-    def _follower(
+    def follower(
         self,
         stream_id: str,
-        start: int,
-        batch_size: int,
-        on_up_to_date: UpToDate | None,
-        raw: bool,
+        *,
+        start: int = 0,
+        batch_size: int = 100,
+        on_up_to_date: UpToDate | None = None,
+        raw: bool = False,
     ) -> Follower:
+        """One reader as an object, for transports that also wait for other things.
+
+        The arguments are those of :meth:`read_batches`. Does no I/O; it is used
+        once, and :meth:`Follower.nudge` interrupts its waiting.
+        """
         if index(batch_size) < 0:
             raise ValueError(f"batch_size must not be negative, not {batch_size}")
         return Follower(

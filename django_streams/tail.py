@@ -43,6 +43,11 @@ class Tail:
         """Seq of the first chunk that the next page must hold."""
         return self.position + len(self._waiting)
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the last page reached the stored end."""
+        return self._at_end
+
     def decide(self) -> Act:
         if self._waiting and (
             self._at_end

@@ -10,11 +10,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import codec, conf
-from .appender import Appender, Commit, check_arguments
+from .appender import Appender, Commit, Ending
+from .commit import Told
 from .delivery import delivery_to
 from .exceptions import StreamCancelledError, StreamClosedError, StreamFencedError
 from .failures import public_reason
 from .keeper import get_keeper
+from .line import Place
 from .pairs import async_door, refuse_running_loop, sync_door
 from .push import PushBuffer
 from .store.base import CANCELLED, INTERRUPTED, Opened, StreamStore
@@ -179,7 +181,7 @@ class StreamWriter:
         ``TypeError`` for a coroutine function.
         """
         refuse_running_loop("close")
-        return self._end(StreamState.COMPLETED, None, commit, discard)
+        return self._end(Ending(StreamState.COMPLETED, None, commit, discard))
 
     async def aclose(
         self, *, commit: Commit | None = None, discard: bool = False
@@ -188,7 +190,7 @@ class StreamWriter:
 
         Cancelled: it is settled or not, with all that belongs to it.
         """
-        return await self._aend(StreamState.COMPLETED, None, commit, discard)
+        return await self._aend(Ending(StreamState.COMPLETED, None, commit, discard))
 
     def error(
         self,
@@ -199,7 +201,7 @@ class StreamWriter:
     ) -> bool:
         """Settle as errored with *reason*, which readers see; else as close."""
         refuse_running_loop("error")
-        return self._end(StreamState.ERRORED, reason, commit, discard)
+        return self._end(Ending(StreamState.ERRORED, reason, commit, discard))
 
     async def aerror(
         self,
@@ -209,7 +211,7 @@ class StreamWriter:
         discard: bool = False,
     ) -> bool:
         """Async twin of :meth:`error`. Cancelled: it is settled or not."""
-        return await self._aend(StreamState.ERRORED, reason, commit, discard)
+        return await self._aend(Ending(StreamState.ERRORED, reason, commit, discard))
 
     @sync_door
     def renew(self) -> None:
@@ -295,10 +297,7 @@ class StreamWriter:
             if self._store.inline:
                 return await self._store.run(self._log.write, texts)
             await self._store.admit()
-            loop = asyncio.get_running_loop()
-            stored: asyncio.Future[int] = loop.create_future()
-            self._log.start(texts, partial(delivery_to(loop).post, stored))
-            return await stored
+            return await _landing(partial(self._log.start, texts))
 
     def _drain(self) -> None:
         if self._store.in_atomic():
@@ -316,38 +315,38 @@ class StreamWriter:
             self._log.renews = True
             get_keeper().add(self._log, self._waker)
 
-    def _end(
-        self,
-        state: StreamState,
-        error: str | None,
-        commit: Commit | None,
-        discard: bool,
-    ) -> bool:
-        check_arguments(error, commit)
+    def _end(self, ending: Ending) -> bool:
         try:
             self._drain()
         except (StreamCancelledError, StreamClosedError):
             self._pushes.drop()
-        return self._settled(self._log.settle(state, error, commit, discard))
+        return self._settled(self._log.settle(ending))
 
-    async def _aend(
-        self,
-        state: StreamState,
-        error: str | None,
-        commit: Commit | None,
-        discard: bool,
-    ) -> bool:
-        check_arguments(error, commit)
+    async def _aend(self, ending: Ending) -> bool:
         async with self._in_order():
             try:
                 await self._adrain()
             except (StreamCancelledError, StreamClosedError):
                 self._pushes.drop()
-            return self._settled(
-                await self._store.run(self._log.settle, state, error, commit, discard)
-            )
+            if self._store.inline:
+                return self._settled(await self._store.run(self._log.settle, ending))
+            await self._store.admit()
+            start = partial(self._log.start_settle, ending)
+            return self._settled(bool(await _landing(start)))
 
     def _settled(self, first: bool) -> bool:
         if not self._store.in_atomic():
             get_keeper().remove(self._log)
         return first
+
+
+async def _landing(start: Callable[[Told], Place]) -> int:
+    """What *start* tells, awaited; cancelled before its turn it is not begun."""
+    loop = asyncio.get_running_loop()
+    landed: asyncio.Future[int] = loop.create_future()
+    place = start(partial(delivery_to(loop).post, landed))
+    try:
+        return await landed
+    except asyncio.CancelledError:
+        place.drop()
+        raise

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from .. import conf
 from ..access import Subject, off_loop
+from ..exceptions import StreamSerializationError
 from ..failures import public_reason
 from ..turns import clearing, door, ends, queue, recovery, status, transcript
 from ..turns.records import ConversationRef, Event, EventKind, Snapshot
@@ -47,6 +48,10 @@ logger = logging.getLogger("django_streams.chat")
 
 INBOX = 64
 """Frames that wait to be handled; then the client's next one is not read."""
+
+LARGE = 65_536
+"""Frames of so many characters are parsed in a thread: 1 MiB takes 25 ms, in
+which no other connection of the loop would be served."""
 
 NOT_ALLOWED = "Not allowed."
 TRY_AGAIN = 1011
@@ -165,9 +170,10 @@ class Connection:
     async def _tell_all(self) -> None:
         """The transcript and, if a turn is on, the offer of its reply."""
         seen = await self._snapshot()
-        self._position = seen.events
         await self._send(await self._transcript(connect=True))
         await self._do(self._handshake.connected(seen))
+        # Last: if the database failed on the way, all of it is done again.
+        self._position = seen.events
         if seen.queued is not None:
             get_runner().kick(self._ref)
 
@@ -183,14 +189,19 @@ class Connection:
         """Handle all that has come; ends when only news can bring more."""
         while True:
             while self._inbox:
-                frame = protocol.parse(self._inbox.popleft())
+                text = self._inbox.popleft()
                 self._room.set()
-                await self._contained(frame)
+                await self._contained(await self._parse(text))
             if self._lapsed:
                 self._lapsed = False
                 await self._sweep()
             if not await self._work_off() or not await self._next_event():
                 return
+
+    async def _parse(self, text: str | None) -> protocol.Frame:
+        if text is None or len(text) < LARGE:
+            return protocol.parse(text)
+        return await asyncio.to_thread(protocol.parse, text)
 
     async def _work_off(self) -> bool:
         """Do what events called for; False when it must wait for the follower."""
@@ -247,10 +258,15 @@ class Connection:
             await self._frame(frame)
         except (Gone, Refused):
             raise
+        except StreamSerializationError as error:
+            # What the client sent cannot be kept: its fault, and no secret.
+            reason = str(error)
         except Exception as error:
             reason = public_reason(error, f"a {type(frame).__name__} frame")
-            if isinstance(frame, protocol.ChatRequest):
-                await self._send(protocol.Response(frame.request_id).error(reason))
+        else:
+            return
+        if isinstance(frame, protocol.ChatRequest):
+            await self._send(protocol.Response(frame.request_id).error(reason))
 
     async def _frame(self, frame: protocol.Frame) -> None:
         ref, admission = self._ref, self._admitted

@@ -1,10 +1,9 @@
 """One response's bytes: replay, follow, heartbeats, and every way to end.
 
-Two tasks. The *pump* pulls batches from the reader and encodes them; the task
-that iterates (the server's) takes what the pump put out. A second task because
-waiting for a batch cannot be interrupted for a heartbeat otherwise: cancelling
-the reader's step would close the reader. Timers re-arm themselves when they
-fire, not at every event, so an event costs none.
+One task, the server's: it waits in the reader, and timers nudge the reader when
+something else is due. A second task and a hand-over between them would cost
+each of 500 viewers as much as the event itself. Timers re-arm themselves when
+they fire, not at every event, so an event costs none.
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ RETRY_MS = range(1000, 5001)
 DELETED = "deleted"
 """Reason told to a reader whose stream was deleted under it."""
 
-_SMALL = 16_384
-"""The pump runs ahead of the client by no more than this."""
-
 _BURST = 0.1
 """Seconds of SSE_PACE that go out at once, so live events are never held."""
 
@@ -48,22 +44,20 @@ class EventStream:
     __slots__ = (
         "_age",
         "_beat",
-        "_complete",
+        "_caught_up",
         "_created_at",
         "_cursor",
+        "_follower",
         "_helpers",
         "_loop",
         "_next",
-        "_out",
         "_over",
         "_paid_until",
         "_plan",
         "_retry",
-        "_room",
         "_sending",
         "_stream_id",
         "_streams",
-        "_taker",
         "_task",
         "_terms",
         "_timer",
@@ -80,12 +74,18 @@ class EventStream:
         self._cursor = status.cursor
         self._plan = plan
         self._terms = terms
+        self._follower = streams.follower(
+            status.stream_id,
+            start=plan.start,
+            batch_size=terms.batch_size,
+            on_up_to_date=self._up_to_date,
+            raw=True,
+        )
         self._next = plan.start
         """Seq after the last chunk put out."""
-        self._out: list[bytes] = []
         self._retry: int | None = RETRY_MS[secrets.randbelow(len(RETRY_MS))]
-        self._complete = False
-        """The pump has put out its last."""
+        self._caught_up = False
+        """The client is to be told that it is up to date."""
         self._over = False
         """Somebody ended the response: nothing more is sent."""
         self._beat = False
@@ -95,9 +95,7 @@ class EventStream:
         self._wrote = 0.0
         """When bytes were handed over or the server came back from them."""
         self._paid_until = 0.0
-        self._taker: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-        self._helpers: list[asyncio.Task[None]] = []
+        self._helpers: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._age: asyncio.TimerHandle | None = None
@@ -115,19 +113,22 @@ class EventStream:
         self._watch_later(terms.heartbeat, terms.send_timeout)
         if terms.max_age:
             self._age = self._loop.call_later(terms.max_age, self._finish)
+        if terms.stop is not None:
+            self._help(self._end_on(terms.stop))
+        if terms.guard is not None:
+            self._help(self._keep_asking(terms.guard))
         try:
-            if self._plan.reset:
-                self._put(encoder.reset(self._cursor))
-            self._help(self._pump())
-            if terms.stop is not None:
-                self._help(self._end_on(terms.stop))
-            if terms.guard is not None:
-                self._help(self._keep_asking(terms.guard))
-            while (data := await self._take()) is not None:
-                self._wrote, self._sending = self._loop.time(), True
-                yield data
-                self._wrote, self._sending = self._loop.time(), False
-                del data
+            async with aclosing(self._events()) as events:
+                async for data in events:
+                    if terms.pace:
+                        await self._pay(len(data), terms.pace)
+                    if self._over:
+                        return
+                    self._beat = False
+                    self._wrote, self._sending = self._loop.time(), True
+                    yield data
+                    self._wrote, self._sending = self._loop.time(), False
+                    del data
         finally:
             self._task = None
             for owned in (self._timer, self._age, *self._helpers):
@@ -135,61 +136,29 @@ class EventStream:
                     owned.cancel()
             await asyncio.gather(*self._helpers, return_exceptions=True)
 
-    # The taking side
+    # What is sent
 
-    async def _take(self) -> bytes | None:
-        """The next bytes to send, None when the response is at its end."""
-        while not (self._out or self._beat or self._complete or self._over):
-            if self._room is not None and not self._room.done():
-                self._room.set_result(None)
-            self._taker = self._loop.create_future()
-            try:
-                await self._taker
-            finally:
-                self._taker = None
-        if self._out and not self._over:
-            data = self._out.pop(0)
-            if self._terms.pace:
-                await self._pay(len(data), self._terms.pace)
-        elif self._beat:
-            data = encoder.HEARTBEAT
-        else:
-            return None
-        self._beat = False
-        return None if self._over else data
-
-    def _wake(self) -> None:
-        if self._taker is not None and not self._taker.done():
-            self._taker.set_result(None)
-
-    async def _pay(self, size: int, pace: int) -> None:
-        """Wait until *size* bytes are within *pace* bytes a second."""
-        now = self._loop.time()
-        if self._paid_until > now + _BURST:
-            await asyncio.sleep(self._paid_until - now - _BURST)
-        self._paid_until = max(self._paid_until, now) + size / pace
-
-    # The pump
-
-    async def _pump(self) -> None:
+    async def _events(self) -> AsyncGenerator[bytes, None]:
+        """Every write but the retry time and the pace; ends with the response."""
         try:
-            async with aclosing(
-                self._streams.aread_batches(
-                    self._stream_id,
-                    start=self._plan.start,
-                    batch_size=self._terms.batch_size,
-                    on_up_to_date=self._up_to_date,
-                    raw=True,
-                )
-            ) as batches:
+            if self._plan.reset:
+                yield self._first(encoder.reset(self._cursor))
+            async with aclosing(self._follower.abatches(pulse=True)) as batches:
                 async for batch in batches:
-                    self._next = batch[-1].seq + 1
-                    for data in encoder.encode_chunks(batch):
-                        self._put(data)
-                        await self._make_room(len(data))
-            self._put(self._end(await self._streams.astatus(self._stream_id)))
+                    if batch:
+                        self._next = batch[-1].seq + 1
+                        for data in encoder.encode_chunks(batch):
+                            yield self._first(data)
+                    if self._caught_up:
+                        self._caught_up = False
+                        yield self._first(encoder.up_to_date())
+                    if self._over:
+                        return
+                    if self._beat:
+                        yield encoder.HEARTBEAT
+            end = self._end(await self._streams.astatus(self._stream_id))
         except (StreamNotFoundError, StreamClosedError):
-            self._put(encoder.error(DELETED, self._next))
+            end = encoder.error(DELETED, self._next)
         except Exception:
             # Nothing may escape into the server: Daphne's housekeeping dies of
             # an exception after the headers. No end event, so the client comes
@@ -199,31 +168,18 @@ class EventStream:
                 "will reconnect",
                 self._stream_id,
             )
-        finally:
-            self._complete = True
-            self._wake()
-
-    def _put(self, data: bytes) -> None:
-        if self._retry is not None:
-            data = encoder.with_retry(data, self._retry)
-            self._retry = None
-        self._out.append(data)
-        self._wake()
-
-    async def _make_room(self, size: int) -> None:
-        # While the client takes small events the reader may already wait for
-        # the next. During a replay or behind a slow client it must not: pages
-        # would pile up here, and batches that are at hand come without a pause.
-        if size <= _SMALL and len(self._out) < 2 and not self._sending:
             return
-        self._room = self._loop.create_future()
-        try:
-            await self._room
-        finally:
-            self._room = None
+        yield self._first(end)
+
+    def _first(self, data: bytes) -> bytes:
+        """*data*; the first event also tells when to reconnect."""
+        if self._retry is None:
+            return data
+        retry, self._retry = self._retry, None
+        return encoder.with_retry(data, retry)
 
     def _up_to_date(self) -> None:
-        self._put(encoder.up_to_date())
+        self._caught_up = True
 
     def _end(self, status: StreamStatus | None) -> bytes:
         # The reader follows the row, status() the id: after a deletion the id
@@ -233,6 +189,13 @@ class EventStream:
         if status.state is StreamState.COMPLETED:
             return encoder.done(status.cursor)
         return encoder.error(status.error, status.cursor)
+
+    async def _pay(self, size: int, pace: int) -> None:
+        """Wait until *size* bytes are within *pace* bytes a second."""
+        now = self._loop.time()
+        if self._paid_until > now + _BURST:
+            await asyncio.sleep(self._paid_until - now - _BURST)
+        self._paid_until = max(self._paid_until, now) + size / pace
 
     # Heartbeats, and what ends a response early
 
@@ -246,7 +209,7 @@ class EventStream:
                 self._give_up()
                 return
             self._beat = True
-            self._wake()
+            self._follower.nudge()
             quiet = 0.0
         # It is not set anew at every event, so it looks at both limits.
         self._watch_later(due - quiet, terms.heartbeat, terms.send_timeout)
@@ -272,10 +235,10 @@ class EventStream:
 
     def _finish(self) -> None:
         self._over = True
-        self._wake()
+        self._follower.nudge()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
-        self._helpers.append(self._loop.create_task(work))
+        self._helpers.add(self._loop.create_task(work))
 
     async def _end_on(self, stop: asyncio.Event) -> None:
         await stop.wait()

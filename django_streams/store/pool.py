@@ -34,7 +34,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may submit from within.
+        self._lock = threading.RLock()
         self._threads = 0
         self._idle = 0
 

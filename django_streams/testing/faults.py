@@ -33,8 +33,8 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-KEEPER_THREAD = "django-streams-keeper"
-"""The thread that renews leases; what it asks, it asks at times of its own."""
+CLOCKED_THREADS = frozenset({"django-streams-keeper", "django-streams-poll"})
+"""They renew leases and ask what moved, at times of their own."""
 
 Moment = Literal["before", "after"]
 
@@ -81,13 +81,17 @@ def lose(point: FaultPoint, connection: BaseDatabaseWrapper) -> NoReturn:
     raise OperationalError(f"the connection was closed {point}")
 
 
+def _of_a_call(point: FaultPoint) -> bool:
+    return point.thread not in CLOCKED_THREADS
+
+
 class Faults:
     """Counts the fault points of one database while its block runs.
 
     *at* is the point at which *fault* happens: a number, or a name for the
     first point called so. It happens *times* in a row, at whatever points come
-    next. *only* says which points count at all, for work beside which other
-    threads use the database.
+    next. *only* says which points count at all: by default not those of the
+    threads that ask at times of their own, or no count would be repeatable.
 
     Sees the connections of all threads, and those that are opened meanwhile.
     """
@@ -99,7 +103,7 @@ class Faults:
         at: int | str | None = None,
         fault: Fault = lose,
         times: int = 1,
-        only: Callable[[FaultPoint], bool] | None = None,
+        only: Callable[[FaultPoint], bool] = _of_a_call,
     ) -> None:
         self.using = using
         self.points: list[FaultPoint] = []
@@ -181,7 +185,7 @@ class Faults:
         thread = threading.current_thread().name
         with self._lock:
             point = FaultPoint(len(self.points) + 1, moment, what, sql, thread)
-            if self._only is not None and not self._only(point):
+            if not self._only(point):
                 return
             self.points.append(point)
             if self.hit is None:

@@ -58,24 +58,30 @@ def turns() -> QuerySet[Turn]:
 
 
 def submit(ref: ConversationRef, submission: Submission) -> Submitted:
-    """Store the messages and queue a turn, once for each request id."""
+    """Store the messages and queue a turn, once for each request id.
+
+    Raises :class:`StreamSerializationError` for messages that cannot be kept.
+    """
+    given = transcript.prepare(submission.messages)
     while True:
         pk = conversations.ensure(ref)
         with door.atomic():
             held = conversations.lock(pk, ref.wake_key)
             if held is not None:
-                return _submit(held, submission)
+                return _submit(held, submission, given)
         # Deleted between the two statements: the next round makes it anew.
 
 
-def _submit(held: conversations.Locked, submission: Submission) -> Submitted:
+def _submit(
+    held: conversations.Locked, submission: Submission, given: list[transcript.Given]
+) -> Submitted:
     known = by_request(held.pk, submission.request_id)
     if known is not None:
         return Submitted(known, created=False)
     running = turns().filter(running_of_id=held.pk).first()
     transcript.merge(
         held.pk,
-        submission.messages,
+        given,
         prune=True,
         keep=running.message_id if running is not None else "",
     )
@@ -170,6 +176,7 @@ def sync_messages(
     ref: ConversationRef, messages: Sequence[UIMessage], connection: str
 ) -> None:
     """Store a client's list: nothing is deleted, the others are told."""
+    given = transcript.prepare(messages)
     while True:
         pk = conversations.ensure(ref)
         with door.atomic():
@@ -177,7 +184,7 @@ def sync_messages(
             if held is not None:
                 running = turns().filter(running_of_id=pk).first()
                 keep = running.message_id if running is not None else ""
-                transcript.merge(pk, messages, prune=False, keep=keep)
+                transcript.merge(pk, given, prune=False, keep=keep)
                 conversations.emit(
                     pk, ref.wake_key, EventKind.MESSAGES, connection=connection
                 )

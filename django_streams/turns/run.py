@@ -27,7 +27,7 @@ from ..exceptions import (
 )
 from ..failures import public_reason
 from ..messages import Accumulator, Grammar
-from ..store.base import CANCELLED
+from ..store.base import CANCELLED, INTERRUPTED
 from ..writer import StreamWriter
 from . import door, ends, hooks, lease, queue, source, transcript, users
 from .records import ConversationRef, Ending, TurnRecord, TurnStatus, UIMessage
@@ -88,6 +88,12 @@ def new_message_id() -> str:
     return f"assistant_{time.time_ns() // 1_000_000}_{tail}"
 
 
+def _forget(task: asyncio.Task[Any]) -> None:
+    # What a handler raises after its turn has ended is nobody's business.
+    if not task.cancelled():
+        task.exception()
+
+
 class Run:
     """Runs a claimed turn to its end. Use once."""
 
@@ -135,6 +141,7 @@ class Run:
             tasks = {control, handler, stopping}
             for task in tasks:
                 task.cancel()
+                task.add_done_callback(_forget)
             await asyncio.wait(tasks, timeout=STOP_GRACE)
 
     # Lease and stop
@@ -142,7 +149,7 @@ class Run:
     async def _control(self) -> None:
         """Renew the lease, hear a request to stop, notice that the turn is lost."""
         news = asyncio.Event()
-        following = get_watch().follow(self._ref, news.set)
+        following = get_watch().follow(self._ref, news.set, attentive=True)
         try:
             while not self._lost:
                 news.clear()
@@ -185,7 +192,7 @@ class Run:
         if result is None:
             return False
         async with aclosing(source.items(result)) as items:
-            await self._begin()
+            self._writer = await self._begin()
             async for item in items:
                 if isinstance(item, str):
                     await self._emit(self._grammar.text(item))
@@ -194,18 +201,22 @@ class Run:
                 else:
                     await self._emit(self._grammar.chunk(item))
         await self._emit(self._grammar.finish())
+        async with self._emitting:
+            # Hears of a stream that was stopped meanwhile and dropped the rest.
+            await self._writer.aflush()
         return True
 
     def _load(self) -> tuple[list[UIMessage], Any]:
         messages = transcript.load(self._record.conversation_pk)
         return to_answer(messages, self._record), users.load(self._record.user_key)
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> StreamWriter:
+        """Open the reply's stream and tell observers of it."""
         async with self._emitting:
             if self._stopping.is_set():
                 raise Stopped
             stream = ids.new_id("turn_")
-            self._writer = await self._streams.aopen(
+            writer = await self._streams.aopen(
                 stream,
                 tag=self._record.request_id,
                 owner=self._ref.owner or None,
@@ -217,8 +228,16 @@ class Run:
                     "continuation": self._record.continuation,
                 },
             )
-            self._record = replace(self._record, stream=stream)
-            await door.run(queue.begin, self._record, self._ref.wake_key, stream=stream)
+            begun = replace(self._record, stream=stream)
+            try:
+                await door.run(queue.begin, begun, self._ref.wake_key, stream=stream)
+            except queue.Lost:
+                # Nobody knows of this stream but we.
+                await writer.aerror(INTERRUPTED)
+                self._lost = True
+                raise Stopped from None
+            self._record = begun
+            return writer
 
     async def _emit(self, chunks: list[dict[str, Any]]) -> None:
         assert self._writer is not None

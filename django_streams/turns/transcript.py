@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Max
@@ -35,8 +36,37 @@ def load(conversation_pk: int) -> list[UIMessage]:
     return [codec.decode(body) for body in rows]
 
 
+class Given:
+    """A message of a client's list, and how it is stored."""
+
+    def __init__(self, message: UIMessage) -> None:
+        self.id: str = message["id"]
+        self.role: str = message["role"]
+        self.key = ids.hash_key(self.id)
+        self._message = message
+
+    @cached_property
+    def text(self) -> str:
+        """Raises :class:`StreamSerializationError` for what cannot be kept."""
+        return _encode(self._message)
+
+
+def prepare(messages: Sequence[UIMessage]) -> list[Given]:
+    """The list in the form that :func:`merge` takes.
+
+    Encodes what will be compared or stored, so that a long list does not hold
+    the conversation's lock meanwhile. Raises
+    :class:`StreamSerializationError` for a message that cannot be kept.
+    """
+    given = {message["id"]: Given(message) for message in messages}
+    for message in given.values():
+        if message.role != "assistant":
+            _ = message.text
+    return list(given.values())
+
+
 def merge(
-    conversation_pk: int, messages: Sequence[UIMessage], *, prune: bool, keep: str = ""
+    conversation_pk: int, given: Sequence[Given], *, prune: bool, keep: str = ""
 ) -> None:
     """Store a client's list: known ids stay in place, new ones go to the end.
 
@@ -53,23 +83,19 @@ def merge(
         for pk, key, role, body in rows.values_list("pk", "message_key", "role", "body")
     }
     kept = ids.hash_key(keep) if keep else None
-    given: dict[str, UIMessage] = {}
-    for message in messages:
-        key = ids.hash_key(message["id"])
-        if key != kept:
-            given[key] = message
-    new = [m for key, m in given.items() if key not in known]
-    for key, message in given.items():
-        if key not in known:
+    given = [message for message in given if message.key != kept]
+    new = [message for message in given if message.key not in known]
+    for message in given:
+        pk, role, body = known.get(message.key, (None, "", ""))
+        if pk is None or role == "assistant" or message.role != role:
             continue
-        pk, role, body = known[key]
-        if role == "assistant" or message["role"] != role:
-            continue
-        text = _encode(message)
-        if text != body:
-            rows.filter(pk=pk).update(body=text, updated_at=clock.now(rows.db))
+        if message.text != body:
+            rows.filter(pk=pk).update(
+                body=message.text, updated_at=clock.now(door.alias())
+            )
     if prune and given and not new:
-        gone = [pk for key, (pk, *_) in known.items() if key not in given]
+        listed = {message.key for message in given}
+        gone = [pk for key, (pk, *_) in known.items() if key not in listed]
         rows.filter(pk__in=gone).exclude(message_key=kept or "").delete()
     _insert(conversation_pk, new)
 
@@ -85,14 +111,14 @@ def upsert(conversation_pk: int, message: UIMessage) -> None:
         .update(body=_encode(message), updated_at=clock.now(alias))
     )
     if not changed:
-        _insert(conversation_pk, [message])
+        _insert(conversation_pk, [Given(message)])
 
 
 def delete_all(conversation_pk: int) -> None:
     Message.objects.using(door.alias()).filter(conversation_id=conversation_pk).delete()
 
 
-def _insert(conversation_pk: int, messages: Sequence[UIMessage]) -> None:
+def _insert(conversation_pk: int, messages: Sequence[Given]) -> None:
     if not messages:
         return
     alias = door.alias()
@@ -103,11 +129,11 @@ def _insert(conversation_pk: int, messages: Sequence[UIMessage]) -> None:
     Message.objects.using(alias).bulk_create(
         Message(
             conversation_id=conversation_pk,
-            message_id=message["id"],
-            message_key=ids.hash_key(message["id"]),
-            role=message["role"],
+            message_id=message.id,
+            message_key=message.key,
+            role=message.role,
             position=first + i,
-            body=_encode(message),
+            body=message.text,
             created_at=now,
             updated_at=now,
         )

@@ -33,6 +33,10 @@ _MOST_IDS = 500
 _PAGE = 200
 """Events in one query, and remembered for each followed conversation."""
 
+_ATTENTION = 0.25
+"""Share of POLL_MAX after which a runner looks again: a stop that no wake tells
+of must reach it, and its end the one who asked, within one POLL_MAX."""
+
 Callback = Callable[[], None]
 
 
@@ -48,7 +52,12 @@ class Feed:
     pause: float = 0.0
     news: set[Callback] = field(default_factory=set)
     lapsed: set[Callback] = field(default_factory=set)
+    attentive: set[Callback] = field(default_factory=set)
     unlisten: Callable[[], None] = lambda: None
+
+    @property
+    def longest_pause(self) -> float:
+        return conf.get().POLL_MAX * (_ATTENTION if self.attentive else 1.0)
 
     def after(self, seq: int) -> list[Event] | None:
         """The known events that follow *seq*; None if the store must be asked."""
@@ -97,12 +106,18 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def follow(
-        self, ref: ConversationRef, news: Callback, lapsed: Callback | None = None
+        self,
+        ref: ConversationRef,
+        news: Callback,
+        lapsed: Callback | None = None,
+        *,
+        attentive: bool = False,
     ) -> Subscription:
         """Call *news* whenever the event log may have grown, *lapsed* when the
         running turn has lost its runner; both on this loop, and quick.
 
-        Follow first, then read the position to start from.
+        Follow first, then read the position to start from. *attentive*: look
+        more often, for somebody waits for what this follower does.
         """
         feed = self._feeds.get(ref.key)
         if feed is None:
@@ -112,6 +127,8 @@ class Watch:
         feed.news.add(news)
         if lapsed is not None:
             feed.lapsed.add(lapsed)
+        if attentive:
+            feed.attentive.add(news)
         self._look(feed)
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(
@@ -121,6 +138,7 @@ class Watch:
 
     def drop(self, feed: Feed, news: Callback, lapsed: Callback | None) -> None:
         feed.news.discard(news)
+        feed.attentive.discard(news)
         if lapsed is not None:
             feed.lapsed.discard(lapsed)
         if not feed.news and self._feeds.get(feed.ref.key) is feed:
@@ -162,11 +180,11 @@ class Watch:
         _watches.pop(self._loop, None)
 
     async def _ask(self, feeds: Sequence[Feed]) -> None:
-        settings = conf.get()
         for feed in feeds:
             # Before the question: a wake that comes meanwhile asks again.
+            feed.pause = min(feed.pause, feed.longest_pause)
             feed.due = self._loop.time() + feed.pause
-            feed.pause = min(feed.pause * 2, settings.POLL_MAX)
+            feed.pause *= 2
         try:
             heads = await door.run(_heads, [feed.ref.key for feed in feeds])
             for feed in feeds:

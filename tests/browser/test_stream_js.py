@@ -168,7 +168,7 @@ async def test_closing_ends_the_reader_on_the_server(page: Page, site: Site) -> 
     await until(page, "stream.state === 'open'")
     await page.evaluate("stream.close()")
     assert await page.evaluate("stream.state") == "closed"
-    assert (await site.stats_when(lambda now: not now["pumps"]))["pumps"] == 0
+    assert (await site.stats_when(lambda now: not now["tails"]))["tails"] == 0
 
 
 async def test_a_stream_that_does_not_exist_is_gone(page: Page, site: Site) -> None:

@@ -8,9 +8,7 @@
         return [writer.append(i) for i in range(count)]
 
     with Brood() as brood:
-        brood.start([(append_some, {"alias": alias, "count": 9})] * 4)
-        brood.go()
-        results = brood.results()
+        results = brood.run(*[(append_some, {"alias": alias, "count": 9})] * 4)
 
 A process of its own takes most of a second of a core to load, a fork of one a
 hundredth. The mother has no connection and no second thread. Arguments and
@@ -63,6 +61,12 @@ class Brood:
                 raise ChildError(error)
             results.append(result)
         return results
+
+    def run(self, *jobs: Job, timeout: float = process.TIMEOUT) -> list[Any]:
+        """All of it, with nothing to do in between."""
+        self.start(jobs)
+        self.go()
+        return self.results(timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from django.db import transaction
@@ -60,7 +61,7 @@ def check_whole(
     for name, number in log:
         seen[name].append(number)
     for name, numbers in seen.items():
-        assert all(a < b for a, b in zip(numbers, numbers[1:], strict=False)), name
+        assert all(a < b for a, b in pairwise(numbers)), name
         there = set(numbers)
         lost = set(acknowledged[name]) - there
         assert not lost, f"{name} lost {sorted(lost)}"

@@ -74,7 +74,7 @@ def produce(
     Called again with the same chunk, or, as often as *gives_up* says, the fate
     of that chunk is left open and the next one follows.
     """
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  (repeatable)
     acknowledged: list[tuple[int, int]] = []
     unclear: list[int] = []
     number = 0
@@ -97,7 +97,7 @@ def produce(
 
 async def produce_async(name: str, count: int, seed: int) -> None:
     """Appends and pushes at random; the position of a push is not told."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  (repeatable)
     positions: list[tuple[int, int]] = []
     with override_settings(DJANGO_STREAMS=SETTINGS):
         writer = await Streams(using="postgresql").aopen(STREAM, lease=60)
@@ -124,7 +124,7 @@ def do_as_told(settings: dict[str, Any]) -> None:
         while True:
             match process.hear():
                 case ["append", chunk]:
-                    call = partial(writer.append, chunk)
+                    call: Callable[[], object] = partial(writer.append, chunk)
                 case ["close", discard]:
                     call = partial(writer.close, commit=commit, discard=discard)
             try:
@@ -141,7 +141,7 @@ class Mishaps:
 
     def __init__(self, proxy: PostgresProxy, seed: int) -> None:
         self._proxy = proxy
-        self._chance = random.Random(seed)
+        self._chance = random.Random(seed)  # noqa: S311  (repeatable)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._release)
 

@@ -55,7 +55,10 @@ def held(alias: str, let_go: threading.Event) -> Iterator[None]:
 
 
 def test_a_loop_goes_on_while_appends_that_were_given_up_wait(alias: str) -> None:
-    """Nothing of what its tasks have begun may be waited for on the loop."""
+    """Nothing of what its tasks have begun may be waited for on the loop.
+
+    And what was given up is stored before the next call, or not at all.
+    """
     let_go = threading.Event()
     in_time = []
 
@@ -82,6 +85,34 @@ def test_a_loop_goes_on_while_appends_that_were_given_up_wait(alias: str) -> Non
     log = [c.chunk for c in Streams(using=alias).read(STREAM)]
     assert log[-1] == "last"
     assert log[:-1] == sorted(set(log[:-1]))
+
+
+def test_a_loop_goes_on_while_a_thread_waits_with_the_same_handle(alias: str) -> None:
+    let_go = threading.Event()
+    in_time = []
+
+    async def produce() -> None:
+        writer = await Streams(using=alias).aopen(STREAM)
+        with held(alias, let_go):
+            first = asyncio.create_task(asyncio.to_thread(writer.append, "first"))
+            await asyncio.sleep(0.3)
+            second = asyncio.create_task(writer.aappend("second"))
+            pushed = asyncio.create_task(writer.apush("third"))
+            await asyncio.sleep(0.3)
+            in_time.append(not let_go.is_set())
+            let_go.set()
+            assert await first == 0
+            assert await second in (1, 2)
+            await pushed
+        assert await writer.aclose() is True
+
+    rescue = threading.Timer(WITHIN / 2, let_go.set)
+    rescue.start()
+    asyncio.run(produce())
+    rescue.cancel()
+    assert in_time == [True]
+    log = [c.chunk for c in Streams(using=alias).read(STREAM)]
+    assert sorted(log) == ["first", "second", "third"]
 
 
 def test_given_up_appends_leave_the_threads_to_others(alias: str) -> None:

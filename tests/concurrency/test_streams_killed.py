@@ -6,13 +6,14 @@ import itertools
 import os
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import override_settings
 
 from django_streams import StreamClosedError, Streams, StreamState
-from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults, kill
+from django_streams.testing.faults import FaultPoint, Faults, kill
 from tests import process
 from tests.databases import empty
 from tests.process import Child
@@ -34,14 +35,14 @@ POINTS = {
 """Some that must be among those that are found."""
 
 
-def forked(work: Callable[[], None]) -> int:
+def forked(work: Callable[..., None], /, **arguments: Any) -> int:
     """Run *work* in a fork; how it ended: 0, 1 or the negative signal."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     status = 1
     try:
-        work()
+        work(**arguments)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -59,22 +60,15 @@ def die_when_told() -> None:
     while True:
         job = process.hear()
 
-        def work(alias: str = job["alias"], name: str = job["name"]) -> None:
+        def work(alias: str, name: str, at: int) -> None:
             steps = OPERATIONS[name].run(alias, STREAM)
             next(steps)
-            with Faults(
-                alias, at=job["at"], fault=say_and_die, only=not_the_keeper
-            ) as faults:
+            with Faults(alias, at=at, fault=say_and_die) as faults:
                 next(steps, None)
             assert faults.hit is None
 
         with override_settings(DJANGO_STREAMS=SETTINGS):
-            process.say(forked(work))
-
-
-def not_the_keeper(point: FaultPoint) -> bool:
-    """Its questions come when they come, and change nothing."""
-    return point.thread != KEEPER_THREAD
+            process.say(forked(work, **job))
 
 
 @pytest.fixture(scope="module")

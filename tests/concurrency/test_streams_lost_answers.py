@@ -19,7 +19,7 @@ from django_streams import Streams
 from django_streams.exceptions import StreamUnavailableError
 from django_streams.ids import stream_key
 from django_streams.store import get_store
-from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults
+from django_streams.testing.faults import FaultPoint, Faults
 
 from .logs import Log, clear, stored
 from .operations import COMPLETED, ERRORED, LIVE, OPERATIONS, SETTINGS, Found, look
@@ -54,11 +54,6 @@ def eventually_lapsed(alias: str) -> None:
         assert time.monotonic() < deadline
 
 
-def not_the_keeper(point: FaultPoint) -> bool:
-    """Its questions come when they come, and change nothing."""
-    return point.thread != KEEPER_THREAD
-
-
 @pytest.mark.parametrize("name", [n for n in OPERATIONS if "with" not in n])
 def test_a_call_whose_connection_is_lost_takes_effect_once(
     alias: str, name: str
@@ -67,7 +62,7 @@ def test_a_call_whose_connection_is_lost_takes_effect_once(
     for at in itertools.count(1):
         steps = operation.run(alias, STREAM)
         next(steps)
-        with Faults(alias, at=at, only=not_the_keeper) as faults:
+        with Faults(alias, at=at) as faults:
             next(steps, None)
         assert look(alias, STREAM) == operation.done, f"{faults.hit} ({at})"
         if faults.hit is None:
@@ -90,7 +85,7 @@ def test_a_settlement_whose_connection_is_lost_has_its_effect_once(
     for at in itertools.count(1):
         writer = Streams(using=alias).open(STREAM)
         writer.append("a")
-        with Faults(alias, at=at, only=not_the_keeper) as faults:
+        with Faults(alias, at=at) as faults:
             try:
                 assert writer.close(commit=commit, discard=discard) is True
             except OperationalError:
@@ -117,7 +112,7 @@ def test_a_writer_that_gave_up_finds_out_when_it_is_called_again(
             writer, other = streams.open(STREAM), streams.open(STREAM)
             writer.append("a")
             other.append("b")
-            with Faults(alias, at=at, only=not_the_keeper) as faults:
+            with Faults(alias, at=at) as faults:
                 try:
                     writer.append("lost")
                 except StreamUnavailableError:
@@ -151,7 +146,7 @@ def test_chunks_pushed_before_a_loss_go_out_first_afterwards(
     failures = 0
     for at in itertools.count(1):
         writer = streams.open(STREAM)
-        with Faults(alias, at=at, times=times, only=not_the_keeper) as faults:
+        with Faults(alias, at=at, times=times) as faults:
             pushed = 0
             while pushed < 12:
                 try:
@@ -184,7 +179,7 @@ def test_a_follower_that_loses_its_connection_still_settles_a_lapsed_stream(
     for at in itertools.count(1):
         streams.open(STREAM, lease=0.001).append("a")
         eventually_lapsed(alias)
-        with Faults(alias, at=at, only=not_the_keeper) as faults:
+        with Faults(alias, at=at) as faults:
             assert [c.chunk for c in streams.read(STREAM)] == ["a"]
         assert stored(alias, STREAM) == Log(ERRORED, ["a"]), faults.hit
         reset(alias)
@@ -200,7 +195,7 @@ def test_another_failure_than_a_lost_connection_is_not_tried_again(
         raise ZeroDivisionError
 
     writer = Streams(using=alias).open(STREAM)
-    with Faults(alias, at=1, fault=misbehave, only=not_the_keeper) as faults:
+    with Faults(alias, at=1, fault=misbehave) as faults:
         with pytest.raises(ZeroDivisionError):
             writer.append("a")
         count = len(faults.points)

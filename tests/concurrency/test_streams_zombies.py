@@ -18,7 +18,7 @@ from django_streams import StreamChunk, Streams, StreamState
 from django_streams.exceptions import StreamsError
 from django_streams.ids import stream_key
 from django_streams.models import Stream
-from django_streams.testing.faults import KEEPER_THREAD, FaultPoint, Faults
+from django_streams.testing.faults import FaultPoint, Faults
 from tests import process
 from tests.process import Child
 
@@ -51,9 +51,6 @@ def produce_and_stop(alias: str, point: str) -> None:
     def stop(point: FaultPoint, connection: BaseDatabaseWrapper) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def keeper(point: FaultPoint) -> bool:
-        return point.thread == KEEPER_THREAD
-
     writer = Streams(using=alias).open(STREAM, lease=LEASE)
     writer.append("z0")
     writer.push("z1")
@@ -66,7 +63,7 @@ def produce_and_stop(alias: str, point: str) -> None:
         except StreamsError as error:
             errors.append(error.code)
 
-    with Faults(alias, at=point, fault=stop, only=lambda p: not keeper(p)):
+    with Faults(alias, at=point, fault=stop):
         attempt(writer.append, "z2")
     attempt(writer.append, "zombie")
     attempt(writer.extend, ["zombie", "zombie"])

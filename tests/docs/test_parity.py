@@ -19,7 +19,7 @@ SYNC_ONLY_PARAMETERS = {
 }
 # They do no I/O.
 WITHOUT_TWIN: dict[type, set[str]] = {
-    Streams: set(),
+    Streams: {"follower"},  # makes a reader, which then has both doors
     StreamWriter: {"on_cancelled"},  # names a function to be called
 }
 

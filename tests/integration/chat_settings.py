@@ -1,7 +1,8 @@
 """Settings of the chat servers: database, layer and lease by environment.
 
 ``DS_CHAT_DATABASE`` is the alias of everything, ``DS_CHAT_LAYER=redis`` brings a
-layer between processes, ``DS_CHAT_LEASE`` shortens the lease of turns, ``DS_CHAT_PACE`` slows replays.
+layer between processes, ``DS_CHAT_LEASE`` shortens the lease of turns and
+``DS_CHAT_PACE`` slows replays.
 """
 
 from __future__ import annotations

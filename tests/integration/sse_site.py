@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 
 from django_streams import Streams, StreamWriter, conf, sse_response
+from django_streams.feed import get_hub
 from django_streams.http.views import never_atomic
 from django_streams.sse.response import SSEResponse, server_buffers
 
@@ -94,7 +95,7 @@ async def stats(request: HttpRequest) -> JsonResponse:
     )
     return JsonResponse(
         {
-            "pumps": names["EventStream._pump"],
+            "tails": sum(feed.readers for feed in get_hub().feeds()),
             "tasks": names.total(),
             "threads": threading.active_count(),
             "buffers": server_buffers(),

@@ -19,6 +19,7 @@ from django_streams.turns import (
 from django_streams.turns.queue import Submission
 from django_streams.turns.records import Ending, TurnRecord, TurnStatus
 from django_streams.turns.replay import turn_streams
+from django_streams.turns.run import Run
 
 from .chatting import (
     MESSAGES,
@@ -27,6 +28,7 @@ from .chatting import (
     RESUMING,
     Script,
     Tab,
+    make_agent,
     message_text,
     ref_of,
     responses,
@@ -213,6 +215,39 @@ async def test_a_turn_that_was_taken_over_writes_nothing_more() -> None:
         assert frames[-1]["body"] == INTERRUPTED
         await script.ended.wait()
     assert message_text((await stored(agent))[1]) == "a"
+
+
+async def test_a_turn_that_was_taken_over_before_its_reply_leaves_no_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As if the renewal were late by as much as the lease.
+    monkeypatch.setattr(Run, "_renew", late)
+    release = asyncio.Event()
+
+    async def on_chat_message(self: Any, turn: Any) -> str:
+        await release.wait()
+        return "too late"
+
+    agent = make_agent(on_chat_message)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        while (turn := await turn_of(agent)) is None or not turn.epoch:
+            await asyncio.sleep(0.01)
+        await door.run(expire, turn)
+        assert await recovery.sweep(ref_of(agent, "room"))
+        assert (await tab.done())[-1]["body"] == INTERRUPTED
+        release.set()
+        streams = turn_streams(door.alias())
+        while not (opened := await streams.alist(tag="q1")):
+            await asyncio.sleep(0.01)
+        while opened[0].state == "streaming":
+            opened = await streams.alist(tag="q1")
+    assert opened[0].error == "interrupted"
+    assert len(await stored(agent)) == 1
+
+
+async def late(self: Run) -> None:
+    """A renewal that does not happen."""
 
 
 def expire(turn: TurnRecord) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from django_streams import PublicError
-from django_streams.turns import door, status
+from django_streams.models import ConversationEvent
+from django_streams.turns import door, status, watch
 from django_streams.turns.replay import turn_streams
 
 from .chatting import (
@@ -28,6 +29,7 @@ from .chatting import (
     ref_of,
     responses,
     text_of,
+    user_message,
 )
 
 pytestmark = pytest.mark.usefixtures("chat")
@@ -411,3 +413,30 @@ async def test_a_deleted_log_ends_the_chunks_and_not_the_connection() -> None:
         await tab.ack()
         (end,) = await tab.done()
     assert json.loads(json.dumps(end))["replay"] is True
+
+
+async def test_a_connection_that_missed_trimmed_events_gets_the_transcript(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # So few events are remembered that the slow one must ask the database.
+    monkeypatch.setattr(watch, "_PAGE", 2)
+    agent = Script().agent()
+    async with Tab(agent) as slow, Tab(agent) as other:
+        await slow.ready()
+        await other.ready()
+        slow.reading.clear()
+        for at in range(8):
+            messages = [user_message(str(at), f"u{at}")]
+            await other.send({"type": MESSAGES, "messages": messages})
+        await other.probe()
+        await door.run(trim, 7)
+        slow.reading.set()
+        healed = await slow.until(MESSAGES, connect=True)
+        assert len(healed["messages"]) == 8
+        await other.send({"type": MESSAGES, "messages": [user_message("x", "u9")]})
+        while len((await slow.until(MESSAGES))["messages"]) < 9:
+            pass
+
+
+def trim(first: int) -> None:
+    ConversationEvent.objects.using(door.alias()).filter(seq__lt=first).delete()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_streams import StreamWriter
 from django_streams.turns import door, status
 from django_streams.turns.records import TurnStatus
 from django_streams.turns.replay import turn_streams
@@ -92,6 +93,51 @@ async def test_a_handler_that_ignores_the_stop_does_not_hold_it_up() -> None:
             await tab.done()
     assert message_text((await stored(agent))[1]) == "a"
     release.set()
+
+
+async def test_what_a_handler_yields_after_the_stop_is_not_taken() -> None:
+    async def on_chat_message(self: Any, turn: Any) -> Any:
+        yield "a"
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            yield "late"
+            raise
+
+    agent = make_agent(on_chat_message)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        await tab.until(RESPONSE, seq=3)
+        await tab.cancel()
+        await tab.done()
+    assert text_of(tab.kept) == message_text((await stored(agent))[1]) == "a"
+
+
+async def test_a_stop_in_the_middle_of_a_write_keeps_log_and_message_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written, release = asyncio.Event(), asyncio.Event()
+    apush = StreamWriter.apush
+
+    async def slow(self: StreamWriter, chunk: Any) -> None:
+        await apush(self, chunk)
+        if chunk.get("delta") == "b":
+            written.set()
+            await release.wait()
+
+    monkeypatch.setattr(StreamWriter, "apush", slow)
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        script.say("a", "b")
+        await written.wait()
+        await tab.cancel()
+        while not script.turns[0].cancelled.is_set():
+            await asyncio.sleep(0.01)
+        release.set()
+        await tab.done()
+    assert text_of(tab.kept) == message_text((await stored(agent))[1]) == "ab"
 
 
 async def test_a_blocking_handler_can_be_stopped() -> None:

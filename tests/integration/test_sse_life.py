@@ -15,6 +15,7 @@ from django_streams import (
     StreamsError,
     sse_response,
 )
+from django_streams.reader import Follower
 from django_streams.sse.response import SSEResponse, respond
 from django_streams.sse.terms import Guard
 from django_streams.store.memory import MemoryStore
@@ -162,16 +163,16 @@ async def test_a_client_that_does_not_read_is_not_read_for(
     writer = await streams.aopen("a")
     await writer.aextend(["x" * 1000] * 3000)
     pulled = 0
-    read_batches = streams.aread_batches
+    abatches = Follower.abatches
 
     async def counting(*args: Any, **kwargs: Any) -> AsyncIterator[list[StreamChunk]]:
         nonlocal pulled
-        async with aclosing(read_batches(*args, **kwargs)) as batches:
+        async with aclosing(abatches(*args, **kwargs)) as batches:
             async for batch in batches:
                 pulled += 1
                 yield batch
 
-    monkeypatch.setattr(streams, "aread_batches", counting)
+    monkeypatch.setattr(Follower, "abatches", counting)
     response = await sse_response(streams, "a")
     assert isinstance(response, SSEResponse)
     async with aclosing(response.__aiter__()) as parts:

@@ -133,11 +133,11 @@ async def test_a_hundred_dead_readers_leave_nothing_behind(site: Site) -> None:
         readers = [await stack.enter_async_context(site.watch("a")) for _ in range(100)]
         for reader in readers:
             await until(reader, "up-to-date")
-        assert (await site.stats())["pumps"] == 100
+        assert (await site.stats())["tails"] == 100
         for reader in readers[::2]:
             reader.abort()
     after = await site.stats_when(lambda now: now["tasks"] <= before["tasks"])
-    assert after["pumps"] == 0
+    assert after["tails"] == 0
     assert after["tasks"] <= before["tasks"]
     assert (after["begun"], after["ended"]) == (100, 100)
     # The server is well, and its housekeeping had nothing to complain about.
@@ -168,7 +168,7 @@ async def test_a_head_request_has_the_headers_and_no_body(site: Site) -> None:
     async with site.watch("a", method="HEAD") as stream:
         assert stream.status == 200
         assert stream.headers["content-type"].startswith("text/event-stream")
-    assert (await site.stats_when(lambda now: not now["pumps"]))["pumps"] == 0
+    assert (await site.stats_when(lambda now: not now["tails"]))["tails"] == 0
 
 
 async def test_heartbeats_come_in_silence_and_move_no_id(sqlite_db: str) -> None:
@@ -196,5 +196,5 @@ async def test_a_client_that_takes_nothing_loses_its_response(sqlite_db: str) ->
         await site.do("fill", "a", count=10_000, size=1000)
         async with site.watch("a", buffer=4096):
             seen = await site.stats_when(lambda now: now.get("ended") == 1)
-            assert (seen["begun"], seen["ended"], seen["pumps"]) == (1, 1, 0)
+            assert (seen["begun"], seen["ended"], seen["tails"]) == (1, 1, 0)
         assert "took no byte" in server.log()

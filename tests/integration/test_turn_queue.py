@@ -214,6 +214,14 @@ def test_only_one_takes_a_lapsed_turn_over() -> None:
     assert finish(mine)
 
 
+def test_a_turn_that_was_renewed_in_time_is_not_taken_over() -> None:
+    submit("q1")
+    turn = claim(lease_seconds=0.0)
+    assert turn is not None
+    lease.renew(turn, 60.0)
+    assert lease.take_over(turn, 60.0) is None
+
+
 def test_stopping_a_queued_turn_ends_it_there() -> None:
     submit("q1")
     ends.cancel(REF, "q1")
