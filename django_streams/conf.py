@@ -23,6 +23,8 @@ class Settings:
     """Alias of the chat's tables and the default of the shipped views."""
     CHANNEL_LAYER: str | None = "default"
     """Layer that carries wakes between processes; None: only the poll does."""
+    WAKE_DATABASE: str | None = None
+    """Alias of a PostgreSQL, reached directly, whose NOTIFY carries wakes."""
     SINGLE_CONNECTION: bool = False
     """Everything through the thread-sensitive connection, so TestCase works."""
     READ_POOL: int = 4

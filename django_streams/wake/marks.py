@@ -32,6 +32,10 @@ class Marks:
             self._pending[key] = None
             return True
 
+    def has_pending(self) -> bool:
+        """Whether there are keys to send."""
+        return bool(self._pending)
+
     def take_pending(self) -> list[str]:
         """The keys to send, longest waiting first, and unmark them."""
         with self._lock:

@@ -17,13 +17,17 @@ from django_streams.ids import stream_key
 from django_streams.testing import LossyWaker
 from django_streams.wake import LocalWaker, Waker
 from django_streams.wake.channel_layer import ChannelLayerWaker
+from django_streams.wake.postgres import PostgresWaker
 from tests.ears import WITHIN, Ear
 from tests.own_redis import LAYERS, redis_layer
 
 KEY = stream_key("a stream")
 OTHER = stream_key("another stream")
 
-RELIABLE = ["local", "in memory", *LAYERS]
+SHARED = [*LAYERS, "postgres"]
+"""Those that reach other processes."""
+
+RELIABLE = ["local", "in memory", *SHARED]
 
 
 class WakerUnderTest:
@@ -31,6 +35,7 @@ class WakerUnderTest:
 
     def __init__(self, waker: Waker) -> None:
         self.waker = waker
+        self._listens = False
 
     def listen(self, key: str = KEY) -> tuple[Ear, Callable[[], None]]:
         """A listener that has heard nothing yet, and "stop listening"."""
@@ -38,6 +43,9 @@ class WakerUnderTest:
         stop = self.waker.listen(key, ear)
         if isinstance(self.waker, ChannelLayerWaker):
             ear.hears()  # once, when the layer listens too
+        elif isinstance(self.waker, PostgresWaker) and not self._listens:
+            ear.hears()  # the same, for whoever was first on the one channel
+            self._listens = True
         ear.count = 0
         return ear, stop
 
@@ -50,6 +58,9 @@ def make(kind: str, request: pytest.FixtureRequest) -> WakerUnderTest:
             LocalWaker(), seed=1, lose=0.3, late=0.3, double=0.3, invent=0.3
         )
         return WakerUnderTest(lossy)
+    if kind == "postgres":
+        alias = request.getfixturevalue("postgresql_db")
+        return WakerUnderTest(PostgresWaker(LocalWaker(), alias))
     maker: Callable[[], Any] = InMemoryChannelLayer
     if kind in LAYERS:
         url = request.getfixturevalue("redis_url")
@@ -71,11 +82,11 @@ def reliable(request: pytest.FixtureRequest) -> Iterator[WakerUnderTest]:
     made.waker.close()
 
 
-@pytest.fixture(params=list(LAYERS))
+@pytest.fixture(params=SHARED)
 def pair(
     request: pytest.FixtureRequest,
 ) -> Iterator[tuple[WakerUnderTest, WakerUnderTest]]:
-    """Two wakers that have nothing in common but a Redis."""
+    """Two wakers that have nothing in common but a server."""
     both = make(request.param, request), make(request.param, request)
     yield both
     for made in both:
