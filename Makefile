@@ -30,6 +30,12 @@ endif
 comma := ,
 DEMO_READY := $(DEMO)/.ready-$(subst $(comma),-,$(EXTRAS))
 
+# MariaDB's driver is compiled where it is installed, which takes its client
+# library. Without that, the tests on MariaDB are skipped and say so.
+CLIENT := $(shell for l in mysqlclient mariadb libmariadb perconaserverclient; do \
+	pkg-config --exists $$l 2>/dev/null && { echo $$l; break; }; done)
+READY := $(VENV)/.ready$(if $(CLIENT),-mysql)
+
 .PHONY: demo test test-main test-matrix lint docs coverage clean python
 
 demo: $(DEMO_READY)
@@ -44,14 +50,14 @@ demo: $(DEMO_READY)
 
 test: test-main test-matrix
 
-test-main: $(VENV)/.ready
+test-main: $(READY)
 	$(VENV)/bin/python -m pytest $(ARGS)
 
 # Unit and contract tests on the other supported pairs of Python and Django.
-test-matrix: $(VENV)/.ready
+test-matrix: $(READY)
 	$(VENV)/bin/python tests/matrix.py
 
-lint: $(VENV)/.ready
+lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -61,11 +67,11 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/python -W error manage.py check
 	@$(MAKE) --no-print-directory docs
 
-docs: $(VENV)/.ready
+docs: $(READY)
 	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
-coverage: $(VENV)/.ready
+coverage: $(READY)
 	$(VENV)/bin/python -m pytest --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 clean:
@@ -73,10 +79,17 @@ clean:
 		.import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.ready: pyproject.toml | python
+$(READY): pyproject.toml | python
 	@echo "Installing what the tests need into $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) --editable '.[dev]'
+ifneq ($(CLIENT),)
+	@$(VENV)/bin/python $(PIP) --editable '.[mysql]' \
+		|| echo "No tests on MariaDB: its driver could not be compiled."
+else
+	@echo "No tests on MariaDB: pkg-config finds no client library of it" \
+		"(Debian: apt-get install libmariadb-dev pkg-config)."
+endif
 	@touch $@
 
 $(DEMO_READY): pyproject.toml | python

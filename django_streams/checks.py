@@ -30,7 +30,7 @@ Configs = Sequence[AppConfig] | None
 
 @register(LABEL)
 def check_settings(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
-    """E001 to E005: the ``DJANGO_STREAMS`` dict itself."""
+    """E001 to E006: the ``DJANGO_STREAMS`` dict itself."""
     found = getattr(settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
         return [
@@ -43,7 +43,7 @@ def check_settings(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
     raw = conf.raw()
     messages = [*_unknown_keys(raw), *_wrong_values(raw)]
     if not messages:
-        messages += [*_unknown_database(), *_bad_policy()]
+        messages += [*_unknown_database(), *_bad_policy(), *_bad_wake_database()]
     return messages
 
 
@@ -99,6 +99,22 @@ def _bad_policy() -> Iterator[CheckMessage]:
             f"{error}.",
             hint="The default, 'django_streams.access.OwnerPolicy', admits owners.",
             id=f"{LABEL}.E005",
+        )
+
+
+def _bad_wake_database() -> Iterator[CheckMessage]:
+    alias = conf.get().WAKE_DATABASE
+    if alias is None:
+        return
+    from .wake.postgres import check_alias  # as in _bad_policy
+
+    try:
+        check_alias(alias)
+    except ImproperlyConfigured as error:
+        yield Error(
+            f"{error}.",
+            hint="Name an alias that leads straight to a PostgreSQL, or None.",
+            id=f"{LABEL}.E006",
         )
 
 
@@ -219,7 +235,7 @@ def check_policy(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
 @register(LABEL, deploy=True)
 def check_layer(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
     """W004: without a layer between processes readers there poll."""
-    if _alias() is None:
+    if _alias() is None or conf.get().WAKE_DATABASE is not None:
         return []
     name = conf.get().CHANNEL_LAYER
     layers: dict[str, Any] = getattr(settings, "CHANNEL_LAYERS", None) or {}
@@ -237,9 +253,30 @@ def check_layer(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
             hint=(
                 "Readers there see a chunk when they poll, up to "
                 f"{conf.get().POLL_MAX:g} s late. Install "
-                "django-streams[redis] and name a Redis layer."
+                "django-streams[redis] and name a Redis layer, or name a "
+                "PostgreSQL in WAKE_DATABASE."
             ),
             id=f"{LABEL}.W004",
+        )
+    ]
+
+
+@register(LABEL, deploy=True)
+def check_pooler(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W008: the sign that an alias goes through a pooler of transactions."""
+    alias = conf.get().WAKE_DATABASE if _alias() is not None else None
+    config = {} if alias is None else connections.settings.get(alias, {})
+    if not config.get("DISABLE_SERVER_SIDE_CURSORS"):
+        return []
+    return [
+        Warning(
+            f"{conf.NAME}['WAKE_DATABASE'] names {alias!r}, which disables "
+            "server-side cursors, as behind a pooler of transactions.",
+            hint=(
+                "LISTEN hears nothing through one. Add an alias with the address "
+                "of PostgreSQL itself, and name that."
+            ),
+            id=f"{LABEL}.W008",
         )
     ]
 

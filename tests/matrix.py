@@ -98,10 +98,21 @@ def find(version: str) -> Path | None:
     return None
 
 
+def mysql() -> bool:
+    """Whether MariaDB's driver can be compiled, which takes its client library."""
+    names = ("mysqlclient", "mariadb", "libmariadb", "perconaserverclient")
+    return shutil.which("pkg-config") is not None and any(
+        subprocess.run(["pkg-config", "--exists", name], check=False).returncode == 0
+        for name in names
+    )
+
+
 def prepare(pair: Pair, interpreter: Path) -> None:
     """Make the pair's environment, unless it fits pyproject.toml already."""
+    extras = ".[test,mysql]" if mysql() else ".[test]"
     wanted = hashlib.blake2b(
-        (ROOT / "pyproject.toml").read_bytes() + pair.django.encode(), digest_size=16
+        (ROOT / "pyproject.toml").read_bytes() + f"{pair.django} {extras}".encode(),
+        digest_size=16,
     ).hexdigest()
     stamp = pair.venv / ".ready"
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -114,7 +125,7 @@ def prepare(pair: Pair, interpreter: Path) -> None:
             *install,
             "--upgrade",
             "--editable",
-            ".[test]",
+            extras,
             f"django=={pair.django}.*",
         ],
         cwd=ROOT,

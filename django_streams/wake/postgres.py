@@ -137,11 +137,9 @@ class PostgresSession:
         return await AsyncConnection.connect(**params, autocommit=True)
 
     async def _begin(self) -> None:
-        # What a crash of the server loses of a NOTIFY is worth no wait for its
-        # disk; commits that notify hold a lock that others wait for.
-        result = await self._ask(
-            "SELECT pg_backend_pid(), set_config('synchronous_commit', 'off', false)"
-        )
+        # A pooler answers for itself when it numbers a session. Nothing else gives
+        # it away: LISTEN succeeds through it, and so does a NOTIFY to oneself.
+        result = await self._ask("SELECT pg_backend_pid()")
         self._pid = int(result.get_value(0, 0) or b"0")
         if self._pid != self._libpq.backend_pid:
             raise ListenError(

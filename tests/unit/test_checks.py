@@ -182,6 +182,38 @@ def test_a_layer_between_processes_is_not_reported(settings: Settings) -> None:
     assert "W004" not in found(deploy=True)
 
 
+@pytest.mark.needs("postgresql")
+def test_wakes_through_postgresql_are_a_layer_between_processes(
+    settings: Settings,
+) -> None:
+    settings.DJANGO_STREAMS = {"CHANNEL_LAYER": None, "WAKE_DATABASE": "postgresql"}
+    assert set(found(deploy=True)) <= {"W007"}
+
+
+@pytest.mark.parametrize(
+    ("alias", "part"), [("nowhere", "DATABASES lacks"), ("default", "is sqlite")]
+)
+def test_a_database_that_cannot_carry_wakes_is_an_error(
+    settings: Settings, alias: str, part: str
+) -> None:
+    settings.DJANGO_STREAMS = {"WAKE_DATABASE": alias}
+    assert part in found()["E006"].msg
+
+
+@pytest.mark.needs("postgresql")
+def test_wakes_through_a_pooler_are_reported_for_deployment(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DJANGO_STREAMS = {"WAKE_DATABASE": "postgresql"}
+    config = {
+        **connections.settings["postgresql"],
+        "DISABLE_SERVER_SIDE_CURSORS": True,
+    }
+    monkeypatch.setitem(connections.settings, "postgresql", config)
+    assert "'postgresql'" in found(deploy=True)["W008"].msg
+    assert "W008" not in found()
+
+
 def test_a_router_that_sends_a_table_elsewhere_is_reported() -> None:
     with override_settings(DATABASE_ROUTERS=[f"{__name__}.Elsewhere"]):
         message = found()["W006"]
