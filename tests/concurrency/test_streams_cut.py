@@ -27,6 +27,9 @@ STREAM = "one"
 APPENDS = 420
 """Acknowledged appends of each of two writers."""
 
+PATIENCE = 45.0
+"""Seconds for what takes three on a machine that has nothing else to do."""
+
 LATE_BY = 0.05
 """Seconds after which statements that are late arrive."""
 
@@ -193,7 +196,9 @@ def test_two_writers_without_a_fence_lose_and_double_nothing(
         with Mishaps(proxy, seed=3):
             for child in children:
                 child.say("go")
-            said = dict(zip(names, [child.hear() for child in children], strict=True))
+            said = dict(
+                zip(names, [child.hear(PATIENCE) for child in children], strict=True)
+            )
     log = stored("postgresql", STREAM)
     assert log is not None
     for name in names:
@@ -217,7 +222,9 @@ def test_async_writers_lose_and_double_nothing_either(proxy: PostgresProxy) -> N
         with Mishaps(proxy, seed=3):
             for child in (p, q):
                 child.say("go")
-            said = dict(zip(names, [child.hear() for child in (p, q)], strict=True))
+            said = dict(
+                zip(names, [child.hear(PATIENCE) for child in (p, q)], strict=True)
+            )
     log = stored("postgresql", STREAM)
     assert log is not None
     for name in names:
