@@ -228,7 +228,7 @@ def test_with_the_defaults_of_django_each_append_is_stored_or_told_not_to_be(
         with Brood() as readers:
             readers.start([(follow_by_default, {"file": file})] * 2)
             readers.go()
-            job = {"file": file, "count": 60}
+            job = {"file": file, "count": 25}
             _, *said = brood.run(
                 (hog, {"file": file}),
                 *(
