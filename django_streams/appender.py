@@ -105,9 +105,12 @@ class Appender:
     def cursor(self) -> int:
         """The next seq; after a rollback the one from before the transaction."""
         if self._committed is not None and not self.store.in_atomic():
-            # Its commit would have confirmed the newer one.
+            # Its commit would have confirmed the newer one. Or the answer to it
+            # was lost: then what it stored stands at this very seq, and must not
+            # be taken for what this handle writes next.
             self._cursor = self._committed
             self._committed = None
+            self._token = ids.new_token()
         return self._cursor
 
     def _confirm(self) -> None:

@@ -30,6 +30,9 @@ from typing import Any, NoReturn, Self
 from tests import process
 from tests.process import Child, ChildError
 
+PATIENCE = 45.0
+"""Seconds for what takes ten on a machine that has nothing else to do."""
+
 Ready = Callable[..., None]
 """Says that this process is ready, and waits for the word; with ``wait=False``
 it goes on at once."""
@@ -53,7 +56,7 @@ class Brood:
     def go(self) -> None:
         self._child.say("go")
 
-    def results(self, timeout: float = process.TIMEOUT) -> list[Any]:
+    def results(self, timeout: float = PATIENCE) -> list[Any]:
         """What the functions returned; :class:`ChildError` if one raised."""
         results = []
         for result, error in self._child.hear(timeout):
@@ -62,7 +65,7 @@ class Brood:
             results.append(result)
         return results
 
-    def run(self, *jobs: Job, timeout: float = process.TIMEOUT) -> list[Any]:
+    def run(self, *jobs: Job, timeout: float = PATIENCE) -> list[Any]:
         """All of it, with nothing to do in between."""
         self.start(jobs)
         self.go()

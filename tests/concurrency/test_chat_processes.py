@@ -45,13 +45,15 @@ KINDS = [
 
 
 @contextmanager
-def two_servers(kind: tuple[str, str]) -> Iterator[tuple[LiveServer, LiveServer]]:
+def two_servers(
+    kind: tuple[str, str], lease: float = 5.0
+) -> Iterator[tuple[LiveServer, LiveServer]]:
     alias, layer = kind
     env = {
         "DJANGO_SETTINGS_MODULE": "tests.integration.chat_settings",
         "DS_CHAT_DATABASE": alias,
         "DS_CHAT_LAYER": layer,
-        "DS_CHAT_LEASE": str(LEASE),
+        "DS_CHAT_LEASE": str(lease),
     }
     with LiveServer(APP, env=env) as a, LiveServer(APP, env=env) as b:
         yield a, b
@@ -88,7 +90,7 @@ def mortal(request: pytest.FixtureRequest, real_db: RealDb) -> Iterator[Site]:
     """Servers of one test, which may kill the first."""
     for alias in ("default", request.param[0]):
         real_db(alias)
-    with two_servers(request.param) as (a, b):
+    with two_servers(request.param, LEASE) as (a, b):
         yield Site(a, b, visit(a))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from django_streams import Streams
+from django_streams import Streams, StreamWriter
 from django_streams.exceptions import StreamUnavailableError
 from tests import process
 from tests.process import Child
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.needs("postgresql")
 STREAM = "one"
 APPENDS = 420
 """Acknowledged appends of each of two writers."""
+
+MANY, EACH = 8, 60
+"""Streams of a process that appends to many, and appends to each."""
+
+PATIENCE = 45.0
+"""Seconds for what takes three on a machine that has nothing else to do."""
 
 LATE_BY = 0.05
 """Seconds after which statements that are late arrive."""
@@ -48,7 +55,8 @@ def proxy(database: None) -> Iterator[PostgresProxy]:
 
 
 def appends(sql: str) -> bool:
-    return sql.startswith("WITH s AS (UPDATE")
+    """Also those of several streams in one statement."""
+    return sql.startswith("WITH") and "INSERT INTO" in sql
 
 
 def only_the(number: int, cut: Cut, what: Callable[[str], bool]) -> Callable[..., Any]:
@@ -110,6 +118,20 @@ async def produce_async(name: str, count: int, seed: int) -> None:
                 await writer.apush([name, number])
         await writer.aflush()
     process.say(positions)
+
+
+async def produce_many(name: str, count: int) -> None:
+    """A writer for each of several streams, all at once."""
+    with override_settings(DJANGO_STREAMS=SETTINGS):
+        streams = Streams(using="postgresql")
+        writers = [await streams.aopen(f"{STREAM} {n}") for n in range(MANY)]
+        process.say("open")
+        process.hear()
+
+        async def fill(writer: StreamWriter) -> list[int]:
+            return [await writer.aappend([name, number]) for number in range(count)]
+
+        process.say(await asyncio.gather(*map(fill, writers)))
 
 
 def do_as_told(settings: dict[str, Any]) -> None:
@@ -193,7 +215,9 @@ def test_two_writers_without_a_fence_lose_and_double_nothing(
         with Mishaps(proxy, seed=3):
             for child in children:
                 child.say("go")
-            said = dict(zip(names, [child.hear() for child in children], strict=True))
+            said = dict(
+                zip(names, [child.hear(PATIENCE) for child in children], strict=True)
+            )
     log = stored("postgresql", STREAM)
     assert log is not None
     for name in names:
@@ -217,7 +241,9 @@ def test_async_writers_lose_and_double_nothing_either(proxy: PostgresProxy) -> N
         with Mishaps(proxy, seed=3):
             for child in (p, q):
                 child.say("go")
-            said = dict(zip(names, [child.hear() for child in (p, q)], strict=True))
+            said = dict(
+                zip(names, [child.hear(PATIENCE) for child in (p, q)], strict=True)
+            )
     log = stored("postgresql", STREAM)
     assert log is not None
     for name in names:
@@ -225,6 +251,32 @@ def test_async_writers_lose_and_double_nothing_either(proxy: PostgresProxy) -> N
             assert log.chunks[seq] == [name, number], "told the wrong position"
     everything = list(range(APPENDS))
     check_whole(log.chunks, dict.fromkeys(names, everything), {})
+
+
+def test_what_is_committed_together_is_found_out_one_by_one(
+    proxy: PostgresProxy,
+) -> None:
+    """Two processes, each with the appends of many streams in one statement."""
+    names = ("p", "q")
+    with (
+        Child(produce_many, env=proxy.env, name="p", count=EACH) as p,
+        Child(produce_many, env=proxy.env, name="q", count=EACH) as q,
+    ):
+        for child in (p, q):
+            assert child.hear() == "open"
+        with Mishaps(proxy, seed=4):
+            for child in (p, q):
+                child.say("go")
+            heard = [child.hear(PATIENCE) for child in (p, q)]
+    assert any("unnest" in sql for _, sql in proxy.cuts)
+    for place in range(MANY):
+        log = stored("postgresql", f"{STREAM} {place}")
+        assert log is not None
+        for name, seqs in zip(names, heard, strict=True):
+            for number, seq in enumerate(seqs[place]):
+                assert log.chunks[seq] == [name, number], "told the wrong position"
+        everything = list(range(EACH))
+        check_whole(log.chunks, dict.fromkeys(names, everything), {})
 
 
 # --- at the worst moments -----------------------------------------------------

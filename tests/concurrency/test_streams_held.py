@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import connections, transaction
 
-from django_streams import Streams
+from django_streams import Streams, StreamWriter
 from django_streams.ids import stream_key
 from django_streams.models import Stream
 
@@ -91,10 +91,16 @@ def test_a_loop_goes_on_while_a_thread_waits_with_the_same_handle(alias: str) ->
     let_go = threading.Event()
     in_time = []
 
+    def append(writer: StreamWriter) -> int:
+        try:
+            return writer.append("first")
+        finally:
+            connections.close_all()
+
     async def produce() -> None:
         writer = await Streams(using=alias).aopen(STREAM)
         with held(alias, let_go):
-            first = asyncio.create_task(asyncio.to_thread(writer.append, "first"))
+            first = asyncio.create_task(asyncio.to_thread(append, writer))
             await asyncio.sleep(0.3)
             second = asyncio.create_task(writer.aappend("second"))
             pushed = asyncio.create_task(writer.apush("third"))

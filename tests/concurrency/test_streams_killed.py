@@ -21,6 +21,8 @@ from tests.process import Child
 from .operations import OPERATIONS, SETTINGS, look, sweep_all
 
 STREAM = "one"
+SOON = {"PGOPTIONS": "-c synchronous_commit=off"}
+"""Processes are killed; nobody pulls the plug."""
 
 POINTS = {
     "open": {"after INSERT django_streams_stream", "before COMMIT", "after COMMIT"},
@@ -74,7 +76,7 @@ def die_when_told() -> None:
 @pytest.fixture(scope="module")
 def mother() -> Iterator[Child]:
     """Never has a connection or a second thread, so that she can fork."""
-    with Child(die_when_told) as child:
+    with Child(die_when_told, env=SOON) as child:
         yield child
 
 

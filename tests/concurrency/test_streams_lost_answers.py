@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 from pytest_django import Settings
 
 from django_streams import Streams
-from django_streams.exceptions import StreamUnavailableError
+from django_streams.exceptions import StreamsError, StreamUnavailableError
 from django_streams.ids import stream_key
 from django_streams.store import get_store
 from django_streams.testing.faults import FaultPoint, Faults
@@ -167,6 +167,34 @@ def test_chunks_pushed_before_a_loss_go_out_first_afterwards(
         if faults.hit is None:
             break
     assert failures > 0 or times == 1
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_a_handle_goes_on_after_a_transaction_whose_connection_was_lost(
+    alias: str, times: int
+) -> None:
+    """Inside it nothing is retried; what follows begins where the log ends."""
+    streams = Streams(using=alias)
+    for at in itertools.count(1):
+        writer, other = streams.open(STREAM), streams.open(STREAM)
+        other.append("theirs")
+        with Faults(alias, at=at, times=times) as faults:
+            try:
+                with transaction.atomic(using=alias):
+                    writer.append("a")
+                    writer.append("b")
+            except (OperationalError, StreamsError):
+                # Its connection is the caller's to give up.
+                connections[alias].close()
+            seq = writer.append("c")
+        assert writer.close() is True
+        log = stored(alias, STREAM)
+        assert log is not None
+        assert log.chunks in (["theirs", "a", "b", "c"], ["theirs", "c"]), faults.hit
+        assert log.chunks[seq] == "c", faults.hit
+        reset(alias)
+        if faults.hit is None:
+            break
 
 
 @pytest.mark.parametrize("alone", [False, True])

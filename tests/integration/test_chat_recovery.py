@@ -183,13 +183,13 @@ async def test_a_stream_that_its_runner_did_not_announce_is_settled() -> None:
 async def test_a_lease_is_renewed_while_the_handler_is_silent(
     chat_alias: str, settings: Any
 ) -> None:
-    settings.DJANGO_STREAMS = {"DATABASE": chat_alias, "TURN_LEASE": 0.5}
+    settings.DJANGO_STREAMS = {"DATABASE": chat_alias, "TURN_LEASE": 1.0}
     script = Script()
     agent = script.agent()
     async with Tab(agent) as tab:
         await tab.ask("x")
         await script.begun.wait()
-        for _ in range(6):
+        for _ in range(8):
             await asyncio.sleep(0.2)
             seen = await door.run(status.snapshot, ref_of(agent, "room"))
             assert seen.running is not None and not seen.lapsed
