@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from pytest_django import Settings
 from django_streams.ids import stream_key
 from django_streams.wake import LocalWaker, Waker, get_waker, postgres
 from django_streams.wake.channel_layer import ChannelLayerWaker
+from django_streams.wake.marks import Marks
 from django_streams.wake.postgres import PostgresWaker
 from django_streams.wake.remote import SeveralWakers
 from tests.contract.waiting import eventually, holds
@@ -217,6 +219,90 @@ def test_a_burst_of_many_streams_is_a_few_transactions(
     pair.here.wake(last)
     ear.hears()
     assert commits() - before < 100
+
+
+def test_a_busy_producers_wakes_are_joined(
+    pair: Pair, postgresql_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "SEND_GAP", 0.2)
+    ear = heard(pair.there, KEY)
+    began = time.monotonic()
+    for _ in range(100):
+        pair.here.wake(KEY)
+        time.sleep(0.002)
+    ear.hears()
+    assert ear.count <= 2 + (time.monotonic() - began) / 0.2
+
+
+def test_what_is_joined_still_leaves_when_the_waker_is_closed(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "SEND_GAP", 60.0)
+    first, second = heard(pair.there, KEY), Ear()
+    pair.there.listen(stream_key("second"), second)
+    pair.here.wake(KEY)
+    first.hears()
+    pair.here.wake(stream_key("second"))
+    pair.here.close()
+    second.hears()
+
+
+def test_what_a_process_sent_itself_is_not_heard_again(pair: Pair) -> None:
+    last = stream_key("the last")
+    mine, sentinel = heard(pair.here, KEY), Ear()
+    pair.here.listen(last, sentinel)
+    theirs = heard(pair.there, KEY)
+    pair.here.wake(KEY)
+    theirs.hears()
+    # One channel is in order: an echo of the first would come before this.
+    pair.there.wake(last)
+    sentinel.hears()
+    assert mine.count == 1
+
+
+def test_stopping_twice_leaves_other_followers_their_place(pair: Pair) -> None:
+    stop = pair.here.listen(KEY, Ear())
+    pair.here.listen(KEY, Ear())
+    stop()
+    stop()
+    assert marks_of(pair.here).followed() == [KEY]
+
+
+def test_followers_that_come_and_go_leave_nothing_behind(pair: Pair) -> None:
+    ear = heard(pair.here, KEY)
+    for number in range(100):
+        pair.here.listen(stream_key(str(number)), Ear())()
+    pair.there.wake(KEY)
+    ear.hears()
+    eventually(lambda: not marks_of(pair.here)._changed)
+    assert marks_of(pair.here).followed() == [KEY]
+
+
+def marks_of(waker: PostgresWaker) -> Marks:
+    return next(iter(waker._ends.values())).marks
+
+
+def test_of_several_carriers_each_is_used_and_the_process_hears_once(
+    pair: Pair, postgresql_db: str
+) -> None:
+    local = LocalWaker()
+    several = SeveralWakers(
+        local, [PostgresWaker(local, postgresql_db) for _ in range(2)]
+    )
+    mine, theirs = Ear(), heard(pair.there, KEY)
+    stop = several.listen(KEY, mine)
+    mine.hears(2)  # once by each, when it listens
+    mine.count = 0
+    several.wake(KEY)
+    assert mine.count == 1
+    theirs.hears(2)
+    pair.there.wake(KEY)
+    mine.hears(3)
+    stop()
+    several.wake(KEY)
+    theirs.hears(4)
+    several.close()
+    eventually(lambda: len(sessions(postgresql_db)) == 1)
 
 
 # --- a pooler in between ------------------------------------------------------
