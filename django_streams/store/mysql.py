@@ -13,6 +13,7 @@ from django.db import Error, InterfaceError, OperationalError
 from .. import codec
 from ..exceptions import ChunkTooLargeError, StreamsError, StreamUnavailableError
 from ..types import StreamState
+from . import inherited  # noqa: F401  (watches over forks)
 from .base import Append, Page, Stored
 from .database import BLOCK, STREAM
 from .generic import GenericStore

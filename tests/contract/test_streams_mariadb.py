@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from django_streams.exceptions import ChunkTooLargeError, StreamUnavailableError
 from django_streams.models import ChunkBlock, Stream
 from django_streams.store import get_store
 from django_streams.store.base import Append
+from tests.unit.forks import exit_code
 
 from .stores import DatabaseUnderTest
 from .test_streams_append import stored
@@ -198,6 +200,31 @@ def test_a_lost_connection_is_replaced(store: DatabaseUnderTest, how: str) -> No
             wire.shutdown(socket.SHUT_RDWR)
     assert writer.append("b") == 1
     assert stored(store.streams(), "s") == ["a", "b"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_leaves_the_connections_of_other_threads_alone(
+    store: DatabaseUnderTest,
+) -> None:
+    """The copy in the child must not say goodbye for the parent."""
+    forked, connected = threading.Event(), threading.Event()
+
+    def work() -> list[tuple[object, ...]]:
+        seen = execute(store, "SELECT CONNECTION_ID()")
+        connected.set()
+        assert forked.wait(WITHIN)
+        return [*seen, *execute(store, "SELECT CONNECTION_ID()")]
+
+    worker = in_thread(work)
+    assert connected.wait(WITHIN)
+    pid = os.fork()
+    if pid == 0:
+        gc.collect()
+        os._exit(0)
+    assert exit_code(pid) == 0
+    forked.set()
+    before, after = worker.result(WITHIN)
+    assert before == after
 
 
 # --- packets ------------------------------------------------------------------
