@@ -23,8 +23,10 @@ import gc
 import os
 import re
 import signal
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
@@ -77,7 +79,15 @@ def lose(point: FaultPoint, connection: BaseDatabaseWrapper) -> NoReturn:
         if connection.vendor == "sqlite":
             # Its transaction lives on while a cursor does, closed or not.
             driver.rollback()
-        driver.close()
+        if connection.vendor == "mysql":
+            # It cannot be closed twice, and Django will.
+            with (
+                suppress(OSError),  # it is lost already
+                socket.socket(fileno=os.dup(driver.fileno())) as wire,
+            ):
+                wire.shutdown(socket.SHUT_RDWR)
+        else:
+            driver.close()
     raise OperationalError(f"the connection was closed {point}")
 
 
