@@ -1,5 +1,6 @@
 # make demo      the chat in a browser, on SQLite, no key needed
 # make test      everything that can run here
+# make bench     what it costs; ONLY=G1,G6 some goals, QUICK=1 a small run
 # make lint      style, types, imports, sizes, migrations, docs
 #
 # Both environments are made at the first call and kept up to date with
@@ -30,7 +31,7 @@ endif
 comma := ,
 DEMO_READY := $(DEMO)/.ready-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: demo test test-main test-matrix lint docs coverage clean python
+.PHONY: demo test test-main test-matrix bench lint docs coverage clean python
 
 demo: $(DEMO_READY)
 	@$(DEMO)/bin/python -c 'import socket; socket.create_server(("$(HOST)", $(PORT))).close()' \
@@ -50,6 +51,9 @@ test-main: $(VENV)/.ready
 # Unit and contract tests on the other supported pairs of Python and Django.
 test-matrix: $(VENV)/.ready
 	$(VENV)/bin/python tests/matrix.py
+
+bench: $(VENV)/.ready-bench
+	@$(VENV)/bin/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
@@ -77,6 +81,10 @@ $(VENV)/.ready: pyproject.toml | python
 	@echo "Installing what the tests need into $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@$(VENV)/bin/python $(PIP) --editable '.[bench]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml | python
