@@ -1,5 +1,6 @@
 # make demo      the chat in a browser, on SQLite, no key needed
 # make test      everything that can run here
+# make bench     what it costs; ONLY=G1,G6 some goals, QUICK=1 a small run
 # make lint      style, types, imports, sizes, migrations, docs
 #
 # Both environments are made at the first call and kept up to date with
@@ -36,7 +37,7 @@ CLIENT := $(shell for l in mysqlclient mariadb libmariadb perconaserverclient; d
 	pkg-config --exists $$l 2>/dev/null && { echo $$l; break; }; done)
 READY := $(VENV)/.ready$(if $(CLIENT),-mysql)
 
-.PHONY: demo test test-main test-matrix lint docs coverage clean python
+.PHONY: demo test test-main test-matrix bench lint docs coverage clean python
 
 demo: $(DEMO_READY)
 	@$(DEMO)/bin/python -c 'import socket; socket.create_server(("$(HOST)", $(PORT))).close()' \
@@ -56,6 +57,9 @@ test-main: $(READY)
 # Unit and contract tests on the other supported pairs of Python and Django.
 test-matrix: $(READY)
 	$(VENV)/bin/python tests/matrix.py
+
+bench: $(VENV)/.ready-bench
+	@$(VENV)/bin/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -90,6 +94,10 @@ else
 	@echo "No tests on MariaDB: pkg-config finds no client library of it" \
 		"(Debian: apt-get install libmariadb-dev pkg-config)."
 endif
+	@touch $@
+
+$(VENV)/.ready-bench: $(READY)
+	@$(VENV)/bin/python $(PIP) --editable '.[bench]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml | python

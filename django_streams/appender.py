@@ -28,7 +28,7 @@ from .feed import get_hub
 from .line import Line, Place
 from .signals import stream_deleted, stream_settled
 from .store.base import Append, Opened, Settle, StreamStore
-from .store.retry import persist
+from .store.retry import once_more, persist
 from .types import StreamState
 from .wake.base import Waker
 
@@ -133,20 +133,12 @@ class Appender:
             self.note_cancelled()
 
     def keep_alive(self) -> None:
-        """The same in the background: a failure drops the connection."""
-        try:
-            self.renew_once()
-        except Exception:
-            self.store.reset()
-            raise
+        """The same in the background, where nothing may wait for a retry."""
+        once_more(self.store, self.renew_once)
 
     def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
         """Which of these streams of the same database must stop."""
-        try:
-            return self.store.cancel_requested(pks)
-        except Exception:
-            self.store.reset()
-            raise
+        return once_more(self.store, lambda: self.store.cancel_requested(pks))
 
     def note_cancelled(self) -> None:
         """Somebody asked the producer to stop; tell who wants to hear it, once."""

@@ -25,7 +25,7 @@ from django.db import connections
 from . import conf
 from .exceptions import StreamsError, StreamUnavailableError
 from .store.base import Head, Page, StreamStore, deleted
-from .store.retry import persist
+from .store.retry import once_more, persist
 from .wake.base import Waker
 
 logger = logging.getLogger("django_streams.feed")
@@ -324,12 +324,11 @@ class Hub:
     def _ask(self, feeds: Sequence[Feed]) -> None:
         store = feeds[0].store
         try:
-            heads = store.heads([feed.pk for feed in feeds])
+            heads = once_more(store, lambda: store.heads([feed.pk for feed in feeds]))
         except Exception as error:
             # This thread must go on. Readers hear what is wrong from the fetch,
             # which retries and then gives up.
             logger.warning("could not ask what moved: %s", error)
-            store.reset()
             heads = None
         for feed in feeds:
             if heads is None or feed.seen(heads.get(feed.pk)):

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import AsyncToSync, async_to_sync
@@ -26,10 +27,12 @@ _tasks: set[asyncio.Task[None]] = set()
 
 def check_producer(chunks: object) -> None:
     """Raise ``TypeError`` unless *chunks* can be iterated, sync or async."""
-    if not isinstance(chunks, (Iterable, AsyncIterable)):
+    text = isinstance(chunks, (str, bytes, bytearray))
+    if text or not isinstance(chunks, (Iterable, AsyncIterable)):
         raise TypeError(
             "produce() takes an iterable or async iterable of chunks, not "
-            f"{type(chunks).__name__}; a generator function must be called first"
+            f"{type(chunks).__name__}; call a generator function first, and put a "
+            "single text into a list"
         )
 
 
@@ -94,8 +97,14 @@ def _spawn(work: Coroutine[Any, Any, None]) -> None:
 async def _pump_async(writer: StreamWriter, chunks: AsyncIterable[Json]) -> None:
     loop = asyncio.get_running_loop()
     pump = loop.create_task(_push_all(writer, chunks))
+
     # A model that is silent would not notice a flag: the task is cancelled.
-    writer.on_cancelled(lambda: loop.call_soon_threadsafe(pump.cancel))
+    def stop() -> None:
+        # A loop that has ended took its producer along.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(pump.cancel)
+
+    writer.on_cancelled(stop)
     try:
         async with writer:
             try:

@@ -65,7 +65,8 @@ class DatabaseStore(StreamStore):
             raise StreamUsageError(
                 "an async stream method was awaited through async_to_sync() inside "
                 f"atomic() on {self.alias!r}; it uses a connection of its own and "
-                "would not be part of that transaction: call the sync method"
+                "would not be part of that transaction: call the sync method, or, in "
+                'a TestCase, set DJANGO_STREAMS = {"SINGLE_CONNECTION": True}'
             )
 
     # Transactions

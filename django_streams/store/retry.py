@@ -65,3 +65,22 @@ def persist(
         time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
         pause = min(pause * 2, _LONGEST_PAUSE)
         attempt = again or first
+
+
+def once_more(store: StreamStore, work: Callable[[], R]) -> R:
+    """Call *work*, and again at once if a connection kept from before was dead.
+
+    For loops that come back anyway and must not wait: what fails twice raises,
+    with the connection dropped.
+    """
+    try:
+        return work()
+    except Exception as error:
+        store.reset()
+        if not store.transient(error):
+            raise
+    try:
+        return work()
+    except Exception:
+        store.reset()
+        raise

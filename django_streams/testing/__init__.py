@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..store.memory import MemoryStore
     from .wakers import LossyWaker
 
-__all__ = ["LossyWaker"]
+__all__ = ["LossyWaker", "MemoryStore"]
 
-_FIRST_USE = {"LossyWaker": ".wakers"}
+_FIRST_USE = {"LossyWaker": ".wakers", "MemoryStore": "..store.memory"}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,7 @@ class Turn:
         """UIMessage dicts, oldest first; the last is what is to be answered."""
         self.user = user
         """Who asked; an ``AnonymousUser`` for a visitor."""
-        self.body = record.body
+        self.body = record.body or {}
         """The custom keys of the request, None without any."""
         self.client_tools = record.client_tools
         self.trigger = record.trigger

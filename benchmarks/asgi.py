@@ -1,0 +1,7 @@
+"""The ASGI application of ``site.py``."""
+
+from __future__ import annotations
+
+from django.core.asgi import get_asgi_application
+
+application = get_asgi_application()
