@@ -11,7 +11,8 @@
  * reload or a lost connection, applies each chunk once, and hands over what was
  * written while there was no connection. Events: "change" (something new to
  * show), "connection" (see {@link ChatConnection#connection}), "resumed" (the
- * connection is back) and "ended" (`detail`: the turn that ended).
+ * connection is back), "ended" (`detail`: the turn that ended) and "refused"
+ * (`detail`: a user's message that is too long to be sent).
  */
 
 import { Endpoint } from "./endpoint.js";
