@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 Line = Mapping[str, Any]
 
@@ -28,19 +28,19 @@ class Plot:
 
 PLOTS = {
     "length": Plot(
-        "An append costs the same, however long the stream",
+        "An append, against the length of its stream",
         "chunks in the stream",
         "median append, ms",
         "linear",
     ),
     "readers": Plot(
-        "One event to many readers of one process",
+        "An event, to all readers of one process",
         "SSE readers",
         "append to receipt, median, ms",
         "log",
     ),
     "writers": Plot(
-        "Appends of many writers share transactions",
+        "Appends of all writers of one process",
         "async writers, each on its own stream",
         "appends a second, all together",
         "log",
@@ -48,7 +48,8 @@ PLOTS = {
 }
 
 # Told apart by colour-blind readers and in print, on white and on dark pages.
-_STYLES = (("#0072b2", "o", "-"), ("#d55e00", "s", "-"), ("#666666", "^", "--"))
+_STYLES = (("#0072b2", "o", "-"), ("#d55e00", "s", "-"))
+_FLOOR = ("#666666", "^", "--")
 _OPTIONS: dict[Any, Any] = {
     # The same results give the same file.
     "svg.hashsalt": "django_streams",
@@ -78,15 +79,19 @@ def _figure(plot: Plot, lines: Sequence[Line]) -> Figure:
     axes = figure.subplots()
     axes.set_title(plot.title, loc="left", fontsize=12)
     axes.set(xlabel=plot.x, ylabel=plot.y, xscale=plot.scale, yscale=plot.scale)
-    ordered = sorted(lines, key=lambda line: line["label"] == "floor")
-    for line, (colour, marker, dash) in zip(ordered, _STYLES, strict=False):
+    styles = iter(_STYLES)
+    for line in sorted(lines, key=lambda line: line["label"] == "floor"):
         x, y = zip(*line["points"], strict=True)
+        floor = line["label"] == "floor"
+        colour, marker, dash = _FLOOR if floor else next(styles)
         axes.plot(x, y, color=colour, marker=marker, ls=dash, label=line["label"])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
     if plot.scale == "linear":
         axes.set_ylim(bottom=0)
-    plain = FuncFormatter(lambda value, _: f"{value:,g}")
-    axes.xaxis.set_major_formatter(plain)
-    axes.yaxis.set_major_formatter(plain)
+    else:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

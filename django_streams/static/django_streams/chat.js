@@ -11,7 +11,8 @@
  * reload or a lost connection, applies each chunk once, and hands over what was
  * written while there was no connection. Events: "change" (something new to
  * show), "connection" (see {@link ChatConnection#connection}), "resumed" (the
- * connection is back) and "ended" (`detail`: the turn that ended).
+ * connection is back), "ended" (`detail`: the turn that ended) and "refused"
+ * (`detail`: a user's message that is too long to be sent).
  */
 
 import { Endpoint } from "./endpoint.js";
@@ -29,6 +30,12 @@ const QUIET = 30_000;
 const STALE = 10_000;
 /** A submission that this many connections swallowed without a sign is given up. */
 const MAX_TRIES = 5;
+
+/** Bytes of a frame that every server takes; Daphne drops the socket at 1 MiB. */
+const MAX_FRAME = 1_000_000;
+
+const TOO_LONG =
+  "This is too long to be sent. Ask something shorter, or start a new conversation.";
 
 export class ChatConnection extends EventTarget {
   /** "closed", "connecting", "open", "reconnecting" or "refused". */
@@ -223,14 +230,22 @@ export class ChatConnection extends EventTarget {
       ...(typeof common === "function" ? common() : common),
       ...turn.body,
     };
-    turn.tries += 1;
-    turn.sentAs = this.#handed += 1;
-    turn.state = "sent";
-    this.#send({
+    const frame = {
       type: "cf_agent_use_chat_request",
       id: turn.id,
       init: { method: "POST", body: JSON.stringify(body) },
-    });
+    };
+    if (new TextEncoder().encode(JSON.stringify(frame)).length > MAX_FRAME) {
+      this.#transcript.refuse(turn, TOO_LONG);
+      if (turn.user) {
+        this.dispatchEvent(new CustomEvent("refused", { detail: turn.user }));
+      }
+      return;
+    }
+    turn.tries += 1;
+    turn.sentAs = this.#handed += 1;
+    turn.state = "sent";
+    this.#send(frame);
     this.#listenForSilence();
   }
 

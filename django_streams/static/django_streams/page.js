@@ -58,6 +58,9 @@ class ChatPage {
   #listen() {
     const chat = this.#chat;
     chat.addEventListener("change", () => this.#schedule());
+    chat.addEventListener("refused", ({ detail: { parts } }) =>
+      this.#composer.giveBack(parts.map(({ text = "" }) => text).join("")),
+    );
     chat.addEventListener("connection", () => this.#showConnection());
     chat.addEventListener("resumed", () => this.#showResumed());
     chat.addEventListener("ended", ({ detail }) => {

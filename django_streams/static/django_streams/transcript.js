@@ -98,6 +98,13 @@ export class Transcript {
     this.turns.delete(turn.id);
   }
 
+  /** Forget a turn that cannot be sent, and say why. */
+  refuse(turn, text) {
+    this.withdraw(turn);
+    this.error = { text, turn: turn.id };
+    this.version += 1;
+  }
+
   /** Give up on a turn whose submission got no answer. */
   fail(turn, text) {
     this.#end(turn, "error", { error: text, settled: false });

@@ -37,6 +37,20 @@ test("the urls of socket and history are made from the path", () => {
   );
 });
 
+test("what no server would take is not sent, and says so", () => {
+  const { chat, sockets } = connected();
+  const before = sockets.last.sent.length;
+  const refused = [];
+  chat.addEventListener("refused", ({ detail }) => refused.push(detail.parts[0].text));
+  const long = "é".repeat(500_001);
+  chat.send(long);
+  assert.deepEqual(refused, [long]);
+  assert.equal(sockets.last.sent.length, before);
+  assert.match(chat.error ?? "", /too long/);
+  chat.send("short");
+  assert.equal(submitted(sockets.last).length, 1);
+});
+
 test("the first frame of a connection is the probe", () => {
   const { sockets } = connect();
   sockets.last.accept();
