@@ -14,7 +14,13 @@ from django_streams.ids import stream_key
 from django_streams.wake import LocalWaker, get_waker
 from django_streams.wake.postgres import PostgresWaker
 from tests import process
-from tests.concurrency.test_wakes_between_processes import (
+from tests.contract.waiting import eventually
+from tests.ears import Ear
+from tests.process import Child
+from tests.settings_wake_postgres import DJANGO_STREAMS
+from tests.unit.test_wake_postgres import heard, sessions
+
+from .test_wakes_between_processes import (
     END,
     HALF,
     SOME,
@@ -24,12 +30,6 @@ from tests.concurrency.test_wakes_between_processes import (
     listen_and_fork,
     listen_and_say,
 )
-from tests.contract.waiting import eventually
-from tests.ears import Ear
-from tests.process import Child
-from tests.settings_wake_postgres import DJANGO_STREAMS
-
-from .test_wake_postgres import heard, sessions
 
 ENV = {"DJANGO_SETTINGS_MODULE": "tests.settings_wake_postgres"}
 

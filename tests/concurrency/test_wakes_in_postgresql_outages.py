@@ -16,10 +16,11 @@ from django.db import connections
 from django_streams.ids import stream_key
 from django_streams.wake import LocalWaker, marks, postgres
 from django_streams.wake.postgres import PostgresWaker
-from tests.concurrency.test_wakes_in_outages import MuteServer
 from tests.contract.waiting import eventually
 from tests.ears import WITHIN, Ear
 from tests.own_postgresql import USER, OwnPostgreSQL
+
+from .test_wakes_in_outages import MuteServer
 
 pytestmark = pytest.mark.needs("postgresql")
 
