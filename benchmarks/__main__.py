@@ -64,6 +64,7 @@ def _measure(groups: Sequence[str], sizes: Sizes) -> Results:
         machine.disconnect()
         for group in groups:
             databases.empty()
+            start = time.monotonic()
             busy = machine.busy_share()
             outcome, why = Outcome([]), ""
             try:
@@ -77,7 +78,8 @@ def _measure(groups: Sequence[str], sizes: Sizes) -> Results:
                 rows = [failed(g, around, why) for g in GOALS if g.group == group]
             results.put(rows, outcome.series)
             for entry in rows:
-                print(report.line(entry), flush=True)
+                print(report.line(entry))
+            print(f"{'':<14} ({time.monotonic() - start:.0f} s)", flush=True)
     return results
 
 

@@ -131,7 +131,7 @@ class Results:
 
     def merged(self, later: Results) -> Results:
         """These results, with those of *later* in place of the same goals'."""
-        both = Results(later.machine, list(self.goals), list(self.series))
+        both = Results(later.machine, self.goals, self.series)
         both._add(later.goals, later.series)
         return both
 

@@ -14,14 +14,12 @@ from .machine import Share, allow_many_files, own_share
 from .payload import CHUNK
 from .results import Measured, Outcome
 from .sizes import Sizes
-from .stored import store
+from .stored import store_live
 
 READERS = 200
 COUNT = 5_000
 
 _SEQ = re.compile(rb"^id: (\d+)\ndata: ", re.MULTILINE)
-_FRAME = re.compile(rb"\r\n[0-9a-f]+\r\n")
-"""What chunked transfer puts between two writes."""
 
 
 def measure(group: str, sizes: Sizes) -> Outcome:
@@ -29,7 +27,7 @@ def measure(group: str, sizes: Sizes) -> Outcome:
     readers, count = sizes.pick(READERS, 40), sizes.pick(COUNT, 1_000)
     runs, shares = [], []
     with servers.site() as site, servers.bare() as bare:
-        ours = f"/events/{store(count, CHUNK, settle=False)}"
+        ours = f"/events/{store_live(count, CHUNK)}"
         theirs = f"/resume?count={count}"
         _storm(bare, theirs, 2, count)
         for _ in range(sizes.runs):
@@ -62,7 +60,7 @@ def _storm(
 
 
 def seqs(data: bytes) -> list[int]:
-    return [int(seq) for seq in _SEQ.findall(_FRAME.sub(b"", data))]
+    return [int(seq) for seq in _SEQ.findall(data)]
 
 
 def last_seq(data: bytes) -> int:
