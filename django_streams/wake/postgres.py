@@ -201,6 +201,7 @@ class PostgresSession:
             self._listening = False
         else:
             await self._ask("SELECT 1")
+        self._thread.works()
         self._probe_at = asyncio.get_running_loop().time() + PROBE_EVERY
 
     async def _wait(self, until: float) -> None:

@@ -171,5 +171,5 @@ class LoopThread:
             "processes append by polling",
             self._what,
             type(error).__name__,
-            str(error).rstrip("."),
+            str(error).partition("\n")[0].rstrip("."),
         )
