@@ -12,7 +12,7 @@ from types import FrameType
 
 from tests import services
 
-from . import machine, plots, report
+from . import machine, report
 from .databases import Databases
 from .goals import GOALS, chosen
 from .results import Circumstances, Outcome, Results, failed, row
@@ -96,6 +96,8 @@ def _keep(found: Results, *, quick: bool, whole: bool) -> None:
             found = old.merged(found)
     results, images = (ASIDE / RESULTS.name, ASIDE) if aside else (RESULTS, IMAGES)
     found.save(results)
+    from . import plots  # matplotlib is in the extra `bench` only
+
     written = [results, *plots.draw(found.series, images)]
     if not aside:
         page = PAGE.read_text(encoding="utf-8")
