@@ -72,7 +72,8 @@ def _measure(groups: Sequence[str], sizes: Sizes) -> Results:
             except NotMeasured as error:
                 why = f"not measured: {error}"
                 print(f"{group} {why}\n{error.details}", file=sys.stderr)
-            around = Circumstances(machine.load(), busy)
+            load = machine.load()
+            around = Circumstances(load, (busy + machine.busy_share()) / 2)
             rows = [row(measured, around) for measured in outcome.measured]
             if why:
                 rows = [failed(g, around, why) for g in GOALS if g.group == group]

@@ -64,7 +64,7 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
-def busy_share(seconds: float = 0.5) -> float:
+def busy_share(seconds: float = 1.0) -> float:
     """Share of all cores in use while this process sleeps for *seconds*."""
 
     def ticks() -> tuple[int, int]:

@@ -79,7 +79,7 @@ def verdict(entries: Sequence[Entry]) -> str:
     if missed:
         lines.append(f"missed: {', '.join(missed)}")
     lines.append(
-        f"others used more than {100 * QUIET:.0f} % of the machine before: "
+        f"others used more than {100 * QUIET:.0f} % of the machine at: "
         f"{', '.join(noisy)}; measure these again"
         if noisy
         else "nobody else used the machine"

@@ -65,7 +65,7 @@ class Circumstances:
     load: float
     """Load average of one minute when the measurement ended, itself included."""
     busy: float
-    """Share of all cores that others used right before it, 0 to 1."""
+    """Share of all cores that others used right before it and after, 0 to 1."""
 
 
 def row(measured: Measured, around: Circumstances) -> dict[str, Any]:

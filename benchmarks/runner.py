@@ -91,7 +91,9 @@ def in_child(group: str, quick: bool, parent: int) -> None:
         traceback.print_exc()
         why = f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
-        signal.alarm(0)
+        # Raised inside a transaction, the alarm arrives as another error.
+        if not signal.alarm(0):
+            why = f"not finished within {DEADLINE} s"
         connections.close_all()
     process.say({"failed": why, "outcome": outcome.as_json()})
 

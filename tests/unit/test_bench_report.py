@@ -73,7 +73,7 @@ def test_the_verdict_names_what_was_missed_and_what_was_disturbed() -> None:
     )
     assert "1 of 2 met" in text
     assert "missed: G2" in text
-    assert "before: G2; measure" in text
+    assert "at: G2; measure" in text
 
 
 def test_on_a_quiet_machine_the_verdict_says_so() -> None:
