@@ -1,5 +1,7 @@
 # make demo      the chat in a browser, on SQLite, no key needed
-# make test      everything that can run here
+# make demo-cluster  two servers, a worker, PostgreSQL and Redis behind nginx
+# make test      everything that can run here; ARGS=... some
+# make soak      ten minutes of chats while processes are killed; SECONDS=60
 # make bench     what it costs; ONLY=G1,G6 some goals, QUICK=1 a small run
 # make lint      style, types, imports, sizes, migrations, docs
 #
@@ -13,6 +15,7 @@ PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 endif
 HOST ?= 127.0.0.1
 PORT ?= 8000
+JOBS ?= 2
 VENV := .venv
 DEMO := .venv-demo
 PIP  := -m pip --disable-pip-version-check install -qq
@@ -31,13 +34,26 @@ endif
 comma := ,
 DEMO_READY := $(DEMO)/.ready-$(subst $(comma),-,$(EXTRAS))
 
+CLUSTER_READY := $(DEMO)/.ready-cluster
+
 # MariaDB's driver is compiled where it is installed, which takes its client
 # library. Without that, the tests on MariaDB are skipped and say so.
 CLIENT := $(shell for l in mysqlclient mariadb libmariadb perconaserverclient; do \
 	pkg-config --exists $$l 2>/dev/null && { echo $$l; break; }; done)
 READY := $(VENV)/.ready$(if $(CLIENT),-mysql)
 
-.PHONY: demo test test-main test-matrix bench lint docs coverage clean python
+# The official hooks for the tests of the wire. Without Node.js those are skipped
+# and say so.
+NPM := $(shell command -v node >/dev/null 2>&1 && command -v npm 2>/dev/null)
+HOOKS := tests/wire/node/node_modules
+HOOKS_READY := $(if $(NPM),$(HOOKS)/.ready)
+
+# Suites that share the processors well, and those whose processes have leases of
+# a second: they run alone.
+CALM  := tests/contract tests/docs tests/integration tests/unit
+TIMED := tests/browser tests/concurrency tests/wire
+
+.PHONY: demo demo-cluster test test-main test-matrix soak bench lint docs coverage clean python hooks
 
 demo: $(DEMO_READY)
 	@$(DEMO)/bin/python -c 'import socket; socket.create_server(("$(HOST)", $(PORT))).close()' \
@@ -49,14 +65,31 @@ demo: $(DEMO_READY)
 	@exec $(DEMO)/bin/python -m daphne -b $(HOST) -p $(PORT) -v 0 \
 		demo_project.asgi:application
 
+demo-cluster: $(CLUSTER_READY)
+	@PORT=$(if $(filter command line environment,$(origin PORT)),$(PORT)) \
+		exec $(DEMO)/bin/python -m demo_project.cluster
+
 test: test-main test-matrix
 
-test-main: $(READY)
+test-main: $(READY) hooks
+ifneq ($(ARGS),)
 	$(VENV)/bin/python -m pytest $(ARGS)
+else
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(CALM)
+	$(VENV)/bin/python -m pytest $(TIMED)
+endif
 
 # Unit and contract tests on the other supported pairs of Python and Django.
 test-matrix: $(READY)
 	$(VENV)/bin/python tests/matrix.py
+
+# The npm packages of tests/wire/node, exactly as its lock file says.
+hooks: $(HOOKS_READY)
+	@[ -n "$(NPM)" ] || echo "No tests with the official hooks: no npm on PATH" \
+		"(Debian: apt-get install nodejs npm)."
+
+soak: $(READY)
+	@$(VENV)/bin/python -m tests.soak
 
 bench: $(VENV)/.ready-bench
 	@$(VENV)/bin/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
@@ -75,12 +108,12 @@ docs: $(READY)
 	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
-coverage: $(READY)
+coverage: $(READY) hooks
 	$(VENV)/bin/python -m pytest --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 clean:
 	rm -rf build dist .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache \
-		.import_linter_cache .hypothesis *.egg-info
+		.import_linter_cache .hypothesis *.egg-info $(HOOKS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml | python
@@ -96,6 +129,11 @@ else
 endif
 	@touch $@
 
+$(HOOKS)/.ready: tests/wire/node/package.json tests/wire/node/package-lock.json
+	@echo "Installing the official hooks into $(HOOKS) ..."
+	@cd tests/wire/node && npm ci && touch node_modules/.ready \
+		|| echo "No tests with the official hooks: npm could not install them."
+
 $(VENV)/.ready-bench: $(READY)
 	@$(VENV)/bin/python $(PIP) --editable '.[bench]'
 	@touch $@
@@ -104,6 +142,12 @@ $(DEMO_READY): pyproject.toml | python
 	@echo "Installing what the demo needs into $(DEMO) ..."
 	@$(PYTHON) -m venv $(DEMO)
 	@$(DEMO)/bin/python $(PIP) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(CLUSTER_READY): pyproject.toml | python
+	@echo "Installing what the cluster needs into $(DEMO) ..."
+	@$(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python $(PIP) --editable '.[cluster]'
 	@touch $@
 
 python:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
-from django_streams import StreamChunk, codec
+from django_streams import codec
+from django_streams.spans import Slice, Span
 from django_streams.sse import encoder
 
 from . import payload
@@ -23,7 +24,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 BATCH = 100
 """Chunks a write during a replay, as ``sse_response`` has it."""
 
-_waiting: list[asyncio.Future[bytes]] = []
+_waiting: set[asyncio.Future[bytes]] = set()
 _tasks: set[asyncio.Task[None]] = set()
 
 
@@ -44,15 +45,25 @@ async def application(
     )
     match scope["path"]:
         case "/events":
-            await _follow(send)
+            await _until_gone(receive, _follow(send))
         case "/produce":
             _produce(int(query["events"]), float(query["interval"]))
         case "/replay":
             await _replay(send, int(query["count"]), int(query["size"]))
         case "/resume":
             seen = dict(scope["headers"]).get(b"last-event-id", b"-1")
-            await _resume(send, int(query["count"]), int(seen) + 1)
+            resumed = _resume(send, int(query["count"]), int(seen) + 1)
+            await _until_gone(receive, resumed)
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Run *work* until the client goes; readers of the last run cost nothing."""
+    task = asyncio.get_running_loop().create_task(work)
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _write(send: Send, data: bytes) -> None:
@@ -64,8 +75,12 @@ async def _follow(send: Send) -> None:
     loop = asyncio.get_running_loop()
     while True:
         news: asyncio.Future[bytes] = loop.create_future()
-        _waiting.append(news)
-        await _write(send, await news)
+        _waiting.add(news)
+        try:
+            data = await news
+        finally:
+            _waiting.discard(news)
+        await _write(send, data)
 
 
 def _produce(events: int, interval: float) -> None:
@@ -78,12 +93,12 @@ async def _broadcast(events: int, interval: float) -> None:
     for number in range(events):
         await asyncio.sleep(interval)
         text = codec.encode(payload.stamped(time.monotonic(), number))
-        (data,) = encoder.encode_chunks([StreamChunk(number, text)])
-        waiting = _waiting[:]
-        _waiting.clear()
-        for news in waiting:
+        (data,) = encoder.encode([Span(number, [text]).after(number)])
+        for news in _waiting:
+            # Cancelled, but its task has not run since: a client just left.
             if not news.done():
                 news.set_result(data)
+        _waiting.clear()
 
 
 async def _replay(send: Send, count: int, size: int) -> None:
@@ -93,25 +108,23 @@ async def _replay(send: Send, count: int, size: int) -> None:
 
 
 async def _resume(send: Send, count: int, start: int) -> None:
-    chunks = _chunks(count, payload.CHUNK)
-    for first in range(start, count, BATCH):
-        for data in encoder.encode_chunks(chunks[first : first + BATCH]):
-            await _write(send, data)
+    for data in _writes(_span(count, payload.CHUNK), start):
+        await _write(send, data)
     await _write(send, encoder.up_to_date())
     await asyncio.Event().wait()
 
 
 @cache
-def _chunks(count: int, size: int) -> list[StreamChunk]:
-    return [StreamChunk(*pair) for pair in enumerate(payload.texts(count, size))]
+def _span(count: int, size: int) -> Span:
+    return Span(0, payload.texts(count, size))
 
 
 @cache
 def writes(count: int, size: int) -> list[bytes]:
     """The events of :func:`payload.texts`, in the writes of a replay."""
-    chunks = _chunks(count, size)
-    return [
-        data
-        for first in range(0, count, BATCH)
-        for data in encoder.encode_chunks(chunks[first : first + BATCH])
-    ]
+    return list(_writes(_span(count, size), 0))
+
+
+def _writes(span: Span, start: int) -> Iterator[bytes]:
+    for first in range(start, span.end, BATCH):
+        yield from encoder.encode([Slice(span, first, min(first + BATCH, span.end))])

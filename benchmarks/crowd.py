@@ -7,6 +7,7 @@ search in what came, no object per event.
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import time
@@ -65,15 +66,17 @@ class Crowd:
             one.close()
         self._sockets.clear()
 
-    def gather(self, requests: Iterable[bytes], ready: bytes = UP_TO_DATE) -> None:
-        """Connect a reader per request; return when each has got *ready*."""
+    def gather(self, requests: Iterable[bytes], ready: bytes = UP_TO_DATE) -> list[int]:
+        """Connect a reader per request; their numbers when each has got *ready*."""
         left = iter(requests)
         waiting: dict[int, bytes] = {}
+        gathered = []
         while True:
             while len(waiting) < AT_ONCE and (one := next(left, None)) is not None:
-                waiting[self.ask(one)] = b""
+                gathered.append(self.ask(one))
+                waiting[gathered[-1]] = b""
             if not waiting:
-                return
+                return gathered
             for place, data in self._news():
                 if place not in waiting:
                     continue
@@ -89,6 +92,10 @@ class Crowd:
         self._sockets[one.fileno()] = one
         self._poll.register(one.fileno(), select.EPOLLIN)
         return one.fileno()
+
+    def tell(self, place: int, data: bytes) -> None:
+        """Send *data* over one reader's connection."""
+        self._sockets[place].sendall(data)
 
     def ignore(self, place: int) -> None:
         """Read nothing more from one reader."""
@@ -107,10 +114,10 @@ class Crowd:
             news.append((place, data))
         return news
 
-    def stamps(self, expected: int) -> list[float]:
+    def stamps(self, expected: int, stamp: re.Pattern[bytes] = STAMP) -> list[float]:
         """Seconds from the stamp of each event to its receipt, *expected* in all."""
         late: list[float] = []
-        read, find, now = os.read, STAMP.findall, time.monotonic
+        read, find, now = os.read, stamp.findall, time.monotonic
         while len(late) < expected:
             ready = self._poll.poll(WITHIN)
             if not ready:
@@ -118,8 +125,7 @@ class Crowd:
             for place, _ in ready:
                 data = read(place, READ)
                 at = now()
-                for stamp in find(data):
-                    late.append(at - float(stamp))
+                late += [at - float(sent) for sent in find(data)]
                 if not data:
                     raise LostReader("the server closed a connection")
         return late

@@ -69,8 +69,8 @@ class Databases:
         """Give the next goal databases as new. Nobody may be connected."""
         with _connect(self._name) as connection:
             connection.execute(
-                "TRUNCATE django_streams_stream, django_streams_chunkblock"
-                " RESTART IDENTITY CASCADE"
+                "TRUNCATE django_streams_stream, django_streams_chunkblock,"
+                " django_streams_conversation RESTART IDENTITY CASCADE"
             )
         for tail in ("-wal", "-shm"):
             Path(f"{self._file}{tail}").unlink(missing_ok=True)

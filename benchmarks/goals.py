@@ -93,7 +93,11 @@ GOALS: tuple[Goal, ...] = (
     _at_most("G10.p50", "append to a reader in another process, p50", "ms", 15),
     _at_most("G10.p99", "the same, p99", "ms", 60),
     _never_more("G10.down", "the same without Redis, latest chunk", "s", 1.5),
+    _cheaper("G11.one", "chat: append to an observer's frame, p50", "ms", 2),
+    _cheaper("G11.many", "the same, 200 sockets", "ms", 2),
+    _at_most("G12", "late joiner of a chat: probe to the replay's end", "ms", 50),
     _at_most("G13", "200 cut readers resume, last up to date", "s", 0.8),
+    _never_more("G16", "stop of a turn in another process", "s", 1),
     _at_most("G17", "longest append beside a 20 MiB replay", "ms", 30),
 )
 

@@ -15,6 +15,9 @@ CHUNK = 100
 STAMP = re.compile(rb'"at":([0-9.]+),')
 """Finds the time in the text of a :func:`stamped` chunk."""
 
+SAID = re.compile(rb"at=([0-9.]+);")
+"""Finds the time in what :func:`said` made, however often it was escaped."""
+
 _SPARE = 4096
 
 
@@ -51,3 +54,14 @@ def stamped(at: float, number: int, size: int = CHUNK) -> dict[str, float | str]
     length = size - len('{"at":,"text":""}') - len(repr(at))
     start = number * 31 % (_SPARE - length)
     return {"at": at, "text": _padding()[start : start + length]}
+
+
+def said(at: float, number: int, size: int = 50) -> str:
+    """*size* characters for an agent to say, with the time as in :func:`stamped`.
+
+    As a chunk of a reply they have about twice as many bytes.
+    """
+    head = f"at={at:.6f};"
+    length = size - len(head)
+    start = number * 31 % (_SPARE - length)
+    return head + _padding()[start : start + length]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .results import QUIET, Results, quiet
+from .results import QUIET, Results, quiet, steady
 
 BEGIN = "<!-- figures: written by make bench, do not edit -->"
 END = "<!-- end of figures -->"
@@ -84,6 +84,8 @@ def verdict(entries: Sequence[Entry]) -> str:
         if noisy
         else "nobody else used the machine"
     )
+    if moved := [entry["id"] for entry in entries if not steady(entry)]:
+        lines.append(f"the floor moved by half at: {', '.join(moved)}; the same")
     return "\n".join(lines)
 
 
@@ -106,6 +108,12 @@ def markdown(results: Results) -> str:
             "",
             "Others used the machine when these were measured, so distrust them: "
             f"{', '.join(noisy)}.",
+        ]
+    if moved := [entry["id"] for entry in results.goals if not steady(entry)]:
+        parts += [
+            "",
+            "The floor moved by half while these were measured, so distrust them too: "
+            f"{', '.join(moved)}.",
         ]
     return "\n".join([*parts, "", END])
 

@@ -14,6 +14,10 @@ from .goals import BY_ID, GOALS, Goal
 QUIET = 0.1
 """Up to this share of all cores, others do not disturb a measurement."""
 
+STEADY = 0.5
+"""A floor that sinks below this share of its best in between says that the
+machine, or its disk, was not the same all the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -159,3 +163,12 @@ class Results:
 def quiet(entry: Mapping[str, Any]) -> bool:
     """Whether the machine did little else when *entry* was measured."""
     return bool(entry["busy"] <= QUIET)
+
+
+def steady(entry: Mapping[str, Any]) -> bool:
+    """Whether the floor of *entry* was about the same in all runs, if it is one of
+    throughput: short times differ by more on any machine."""
+    if not entry["unit"].endswith("/s"):
+        return True
+    floors = [run["floor"] for run in entry["runs"] if run["floor"] is not None]
+    return not floors or min(floors) >= STEADY * max(floors)

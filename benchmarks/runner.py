@@ -32,7 +32,10 @@ MODULES = {
     "G8": "memory",
     "G9": "idle",
     "G10": "processes",
+    "G11": "chat",
+    "G12": "chat",
     "G13": "storm",
+    "G16": "stopping",
     "G17": "beside",
 }
 """Each has ``measure(group, sizes)``, which returns an :class:`Outcome`."""

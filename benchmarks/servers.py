@@ -26,6 +26,20 @@ def bare() -> LiveServer:
     return LiveServer("benchmarks.bare:application", options=_QUIET)
 
 
+def chat(env: dict[str, str] | None = None) -> LiveServer:
+    """The measured chat; *env* may name a Redis."""
+    return LiveServer(
+        "benchmarks.chat_site:application",
+        options=_QUIET,
+        env={"PGAPPNAME": NAME} | (env or {}),
+    )
+
+
+def bare_chat() -> LiveServer:
+    """Its floor."""
+    return LiveServer("benchmarks.chat_bare:application", options=_QUIET)
+
+
 def get(server: LiveServer, path: str) -> Any:
     """Ask for *path*; the JSON of the answer, None for an empty one."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

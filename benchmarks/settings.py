@@ -48,3 +48,6 @@ if url := os.environ.get("BENCH_REDIS"):
         "BACKEND": "channels_redis.core.RedisChannelLayer",
         "CONFIG": {"hosts": [url]},
     }
+
+DJANGO_STREAMS = {"DATABASE": "postgresql"}
+"""Where conversations and their replies are."""

@@ -23,6 +23,8 @@ class DemoAgent(AIChatConsumer):
 
     title = "Demo"
     allow_anonymous = True
+    # Neither the script nor a chat completion goes on in the middle of a sentence.
+    on_interrupted = "restart"
 
     async def on_chat_message(self, turn: Turn) -> AsyncIterator[str]:
         if has_model():

@@ -91,6 +91,9 @@ if redis_url := os.environ.get("REDIS_URL"):
 else:
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
+# "worker" in the cluster, where manage.py run_turns writes the replies.
+DJANGO_STREAMS = {"RUNNER": os.environ.get("DEMO_RUNNER", "inprocess")}
+
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "build" / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -92,12 +94,17 @@ class Appender:
         self.lease = lease
         self.renews = renews
         """Whether the process renews the lease: async handles, and after a push."""
+        self.renewed = -math.inf
+        """When, or shortly before, an append last extended the lease; monotonic."""
+        self._began = 0.0
         self._waker = waker
         self._sender = sender
         self._token = ids.new_token()
         self._unclear: Append | None = None
         self._line = Line()
         self._flying: Append | None = None
+        self._newest = 0
+        """Seq of the first chunk of the last write."""
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
 
@@ -113,8 +120,10 @@ class Appender:
             self._token = ids.new_token()
         return self._cursor
 
-    def _confirm(self) -> None:
+    def _confirm(self, cursor: int) -> None:
         self._committed = None
+        if self._flying is None:
+            self._cursor = cursor
 
     # For the keeper
 
@@ -127,14 +136,15 @@ class Appender:
         """Whether a background thread can look after this log."""
         return self.store.background
 
-    def renew_once(self) -> None:
+    def renew_once(self, *, patient: bool = True) -> None:
         """Extend the lease, and learn whether the producer must stop."""
-        if self.store.renew(self.pk, self.stream_id, self.epoch):
+        if self.store.renew(self.pk, self.stream_id, self.epoch, patient=patient):
             self.note_cancelled()
 
     def keep_alive(self) -> None:
-        """The same in the background, where nothing may wait for a retry."""
-        once_more(self.store, self.renew_once)
+        """The same in the background, where nothing may wait, for a retry or for
+        a row that a long transaction holds."""
+        once_more(self.store, partial(self.renew_once, patient=False))
 
     def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
         """Which of these streams of the same database must stop."""
@@ -162,8 +172,9 @@ class Appender:
         # event loop: nothing here may wait.
         if self._unclear is not None or not texts:
             work = partial(self._write_now, texts)
-            self.store.submit(partial(self._work, work, told))
+            self.store.submit(partial(self._work, work, told), waits=True)
             return
+        self._began = time.monotonic()
         self._flying = entry = self._entry(texts)
         get_committer(self.store).submit(
             entry, lambda result: self._landed(entry, result, told)
@@ -180,7 +191,8 @@ class Appender:
     ) -> Afterwards | None:
         if isinstance(result, int):
             # Committed already: there is no transaction to wait for.
-            self._stored(entry, result, lambda work: work())
+            self.renewed = self._began
+            self._stored(entry, result, lambda work: work(), self._show)
         elif isinstance(result, StreamUnavailableError):
             self._unclear = entry
         elif isinstance(result, StreamCancelledError):
@@ -255,12 +267,17 @@ class Appender:
         entry: Append,
         seq: int,
         on_commit: Callable[[Callable[[], None]], None] | None = None,
+        show: Callable[[int, Sequence[str]], None] | None = None,
     ) -> None:
         if on_commit is None:
             on_commit = self.store.on_commit
-            if self.store.in_atomic() and self._committed is None:
-                self._committed = seq
-                on_commit(self._confirm)
+            if self.store.in_atomic():
+                if self._committed is None:
+                    self._committed = seq
+                # Each write confirms itself: a savepoint that is rolled back
+                # takes only its own with it.
+                on_commit(partial(self._confirm, seq + len(entry.texts)))
+        self._newest = seq
         end = seq + len(entry.texts)
         if entry is self._flying:
             # It may land behind what a transaction stored after it.
@@ -269,11 +286,21 @@ class Appender:
                 self._committed = max(self._committed, end)
         else:
             self._cursor = end
-        on_commit(self._wake)
+        on_commit(self._wake if show is None else partial(show, seq, entry.texts))
         self._small_bytes += sum(map(len, entry.texts))
         if self._small_bytes >= conf.get().BLOCK_BYTES:
             self._small_bytes = 0
             on_commit(self._rollup_in_background)
+
+    def _show(self, seq: int, texts: Sequence[str]) -> None:
+        """Hand what is committed to this process's readers, and wake the others."""
+        feed = get_hub().follows(self.alias, self.pk)
+        if feed is not None and feed.hand(seq, texts):
+            # They would fetch what they have.
+            with feed.quiet():
+                self._wake()
+        else:
+            self._wake()
 
     def _wake(self) -> None:
         self._waker.wake(self.key)
@@ -281,9 +308,9 @@ class Appender:
     # Blocks below this handle's own cursor are ones it knows to be stored, so
     # merging them takes no token from a retry that still looks for it.
 
-    def _rollup(self) -> None:
+    def _rollup(self, below: int) -> None:
         try:
-            self.store.rollup(self.pk, self._token, self.cursor)
+            self.store.rollup(self.pk, self._token, below)
         except Exception as error:
             # The log is whole without it, and gc merges what is left small.
             logger.info("blocks of %r not merged: %s", self.stream_id, error)
@@ -291,7 +318,10 @@ class Appender:
 
     def _rollup_in_background(self) -> None:
         if self._rolling is None or self._rolling.done():
-            self._rolling = self.store.submit(self._rollup)
+            # Never the last block of a live stream: it is the one that a retry
+            # of somebody's may still have to find by its token.
+            work = partial(self._rollup, self._newest)
+            self._rolling = self.store.submit(work, waits=True)
 
     def settle(self, ending: Ending) -> bool:
         """Settle once; whether this call did. See :meth:`StreamWriter.close`."""
@@ -303,7 +333,7 @@ class Appender:
         work = partial(self._work, partial(self._settle_now, ending), told)
 
         def begin() -> None:
-            self.store.submit(work)
+            self.store.submit(work, waits=True)
 
         return self._line.join(begin)
 
@@ -315,7 +345,9 @@ class Appender:
             token=ids.new_token(),
             state=ending.state,
             error=None if ending.error is None else codec.plain_text(ending.error),
-            commit=None if ending.commit is None else _guarded(ending.commit),
+            commit=None
+            if ending.commit is None
+            else _guarded(ending.commit, self.store),
             discard=ending.discard,
         )
         try:
@@ -344,11 +376,12 @@ class Appender:
             get_hub().gone(self.alias, self.key)
             stream_deleted.send(self._sender, stream_id=self.stream_id)
         else:
-            self._rollup()
+            self._rollup(self.cursor)
 
 
-def _guarded(commit: Commit) -> Commit:
-    """Tells the caller's failure from the database's: only the latter retries."""
+def _guarded(commit: Commit, store: StreamStore) -> Commit:
+    """Tells the caller's failure from the database's: only the latter retries, also
+    where it meets a statement of the caller's."""
 
     def run() -> None:
         try:
@@ -357,6 +390,8 @@ def _guarded(commit: Commit) -> Commit:
                 result.close()
                 raise TypeError("commit returned a coroutine; it must be synchronous")
         except Exception as error:
+            if store.transient(error):
+                raise
             raise _CommitRaised from error
 
     return run

@@ -10,13 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args, get_type_hints
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, router
+from django.db import DatabaseError, connections, router
 
 from . import conf
 
@@ -30,7 +31,7 @@ Configs = Sequence[AppConfig] | None
 
 @register(LABEL)
 def check_settings(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
-    """E001 to E006: the ``DJANGO_STREAMS`` dict itself."""
+    """E001 to E008: the ``DJANGO_STREAMS`` dict itself."""
     found = getattr(settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
         return [
@@ -44,6 +45,7 @@ def check_settings(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
     messages = [*_unknown_keys(raw), *_wrong_values(raw)]
     if not messages:
         messages += [*_unknown_database(), *_bad_policy(), *_bad_wake_database()]
+        messages += _bad_runner()
     return messages
 
 
@@ -64,7 +66,7 @@ def _unknown_keys(raw: dict[str, Any]) -> Iterator[CheckMessage]:
 def _wrong_values(raw: dict[str, Any]) -> Iterator[CheckMessage]:
     hints = get_type_hints(conf.Settings)
     for key in sorted(set(raw) & conf.KNOWN):
-        value, kinds = raw[key], get_args(hints[key]) or (hints[key],)
+        value, kinds = raw[key], _kinds(hints[key])
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = type(value) in kinds or (float in kinds and number)
         if fits and not (number and value < 0):
@@ -77,6 +79,12 @@ def _wrong_values(raw: dict[str, Any]) -> Iterator[CheckMessage]:
             hint=f"It must be {names}, and not negative if it is a number.",
             id=f"{LABEL}.E003",
         )
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The types that a value may have: of a list, what is in it is not asked."""
+    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return tuple(get_origin(option) or option for option in options)
 
 
 def _unknown_database() -> Iterator[CheckMessage]:
@@ -116,6 +124,91 @@ def _bad_wake_database() -> Iterator[CheckMessage]:
             hint="Name an alias that leads straight to a PostgreSQL, or None.",
             id=f"{LABEL}.E006",
         )
+
+
+def _bad_runner() -> Iterator[CheckMessage]:
+    name = conf.get().RUNNER
+    from .turns import agents, offers  # as in _bad_policy
+
+    if name not in agents.KINDS:
+        near = difflib.get_close_matches(name, agents.KINDS, n=1)
+        yield Error(
+            f"{conf.NAME}['RUNNER'] is {name!r}, which there is not.",
+            hint=(
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"It is one of {', '.join(agents.KINDS)}."
+            ),
+            id=f"{LABEL}.E007",
+        )
+    elif (kind := agents.Kind(name)).by_task:
+        try:
+            offers.require(kind)
+        except ImproperlyConfigured as error:
+            yield Error(
+                f"{error}.",
+                hint='"worker" needs no package: manage.py run_turns runs the turns.',
+                id=f"{LABEL}.E008",
+            )
+
+
+@register(LABEL)
+def check_celery(app_configs: Configs, **kwargs: Any) -> list[CheckMessage]:
+    """W010: turns that go to Celery, in a process that has loaded no app of it."""
+    given = getattr(settings, conf.NAME, None)
+    if not isinstance(given, dict) or given.get("RUNNER") != "celery":
+        return []
+    try:
+        from celery import current_app
+    except ImportError:
+        # E008 says so.
+        return []
+    # The name of the app that Celery makes up where there is none.
+    if current_app.main != "default":
+        return []
+    return [
+        Warning(
+            f"{conf.NAME}['RUNNER'] is 'celery', and the project loads no Celery app: "
+            "this process would send turns to a broker on its own machine.",
+            hint=(
+                "Import it in the project's __init__.py: from .celery import app as "
+                "celery_app."
+            ),
+            id=f"{LABEL}.W010",
+        )
+    ]
+
+
+@register(Tags.database)
+def check_backlog(
+    app_configs: Configs, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """W009: turns that wait though nothing is before them."""
+    alias = _alias()
+    if alias is None or alias not in (databases or ()):
+        return []
+    from .turns import backlog  # as in _bad_policy
+
+    try:
+        waiting = backlog.measure()
+    except DatabaseError:
+        # Not migrated yet, or not there: others say so.
+        return []
+    lease = conf.get().TURN_LEASE
+    if waiting.oldest is None or waiting.oldest <= lease:
+        return []
+    return [
+        Warning(
+            f"A turn has waited for {waiting.oldest:.0f} s with nothing before it, "
+            f"longer than a lease ({lease:g} s); {waiting.queued} turns wait in all.",
+            hint=(
+                "Nobody runs it, or those who do are too few: start manage.py "
+                "run_turns, or the worker that RUNNER names. A server runs turns "
+                "only once it has served a chat."
+            ),
+            id=f"{LABEL}.W009",
+        )
+    ]
 
 
 def _alias() -> str | None:

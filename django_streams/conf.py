@@ -6,6 +6,8 @@ and never bound at import. Unknown keys are reported by a system check.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,10 +47,17 @@ class Settings:
     """A group commit takes at most this many appends, or this much text."""
     PAGE_BYTES: int = 262_144
     """A page of a replay holds about this much text (or one larger chunk)."""
+    PAGE_CACHE: int = 524_288
+    """Text of pages read lately that a process keeps for other readers."""
     BLOCK_BYTES: int = 262_144
     """Rollup merges small blocks into blocks of at most this size."""
     CANCEL_GRACE: float = 60.0
     """A cancelled producer that has not settled by then is settled by gc."""
+    ROLLUP_AFTER: float = 600.0
+    """gc merges the blocks of a stream that nothing was written to for this
+    long; younger ones are their writer's, who may still look for them."""
+    EVENT_AGE: float = 86_400.0
+    """gc deletes what observers of a conversation were told before that."""
     SSE_HEARTBEAT: float = 15.0
     SSE_SEND_TIMEOUT: float = 60.0
     """A client that takes no byte for this long loses its response."""
@@ -61,7 +70,34 @@ class Settings:
     ACCESS_RECHECK: float = 30.0
     """How often a long connection asks the access policy again."""
     TURN_LEASE: float = 5.0
-    """Lease of a turn that runs in a web process."""
+    """Lease of a running turn: how long a reply stands still after its process
+    died."""
+    RUNNER: str = "inprocess"
+    """Who runs turns: "inprocess", "worker", "django.tasks" or "celery"."""
+    AGENTS: list[str] | tuple[str, ...] | None = None
+    """Paths of the agent classes for workers; None: those that are routed."""
+    SWEEP_INTERVAL: float = 1.0
+    """How often a process looks for turns that nobody runs any more."""
+    GC_INTERVAL: float | None = 3600.0
+    """How often a worker collects old streams; None: something else does."""
+    TASK_BACKEND: str = "default"
+    """Alias in TASKS that carries turns, where RUNNER is "django.tasks"."""
+    TASK_QUEUE: str | None = None
+    """Queue of the tasks that carry turns; None: the default one."""
+    TASK_PATIENCE: float = 60.0
+    """A turn whose task has not begun by then is enqueued once more."""
+    CHAT_FRAME_CHARS: int = 16_777_216
+    """A larger frame of a client is not looked at; uvicorn's limit is the same."""
+    CHAT_FRAME_DEPTH: int = 512
+    """A frame that nests deeper is refused; nothing deeper can be stored."""
+    CHAT_FRAME_RATE: float | None = 100.0
+    """Frames a second of one connection; what comes from ten seconds offline may
+    come at once. A faster client loses its connection for good."""
+    CHAT_CORS_ORIGINS: tuple[str, ...] | list[str] = ()
+    """Pages of other origins that may read messages; ``"*"``: all, without cookies."""
+    PRESENCE_TTL: float = 15.0
+    """Who watches a conversation counts as gone when its process has said nothing
+    for this long; it says so three times as often (``when_unwatched``)."""
     EXPOSE_ERRORS: bool | None = None
     """Show the text of unexpected errors to clients; None: as DEBUG."""
 
@@ -75,19 +111,45 @@ class Settings:
 KNOWN = frozenset(f.name for f in fields(Settings))
 
 _current: Settings | None = None
+_defaults: dict[str, Any] = {}
+"""Instead of those above, inside of :func:`defaults`."""
 
 
 def get() -> Settings:
     """The settings in force; unknown keys are ignored here (a check tells)."""
     global _current
     if _current is None:
-        _current = Settings(**{k: v for k, v in raw().items() if k in KNOWN})
+        given = _defaults | {k: v for k, v in raw().items() if k in KNOWN}
+        _current = Settings(**given)
     return _current
 
 
 def raw() -> dict[str, Any]:
     """The dict as the project wrote it."""
     return dict(getattr(django_settings, NAME, None) or {})
+
+
+@contextmanager
+def defaults(**values: Any) -> Iterator[None]:
+    """Other defaults inside of the block, as tests want them.
+
+    A default and no override: it outlives ``override_settings`` inside, and what
+    the project says counts more.
+    """
+    global _defaults
+    before, _defaults = _defaults, _defaults | values
+    _changed()
+    try:
+        yield
+    finally:
+        _defaults = before
+        _changed()
+
+
+def _changed() -> None:
+    # As if the setting itself had: whoever has made something of it makes it anew.
+    value = getattr(django_settings, NAME, None)
+    setting_changed.send(sender=Settings, setting=NAME, value=value, enter=True)
 
 
 def _reset(*, setting: str, **_: object) -> None:

@@ -26,6 +26,9 @@ class Delivery:
         self._results: deque[tuple[asyncio.Future[int], int | Exception]] = deque()
         self._called = False
 
+    def goes_to(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._loop() is loop
+
     def post(
         self, future: asyncio.Future[int], result: int | Exception
     ) -> Callable[[], None]:
@@ -66,9 +69,19 @@ _deliveries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Delivery] = (
 )
 
 
+_latest: Delivery | None = None
+"""The one asked for last: most processes have one loop, and a weak dictionary
+costs as much as the future."""
+
+
 def delivery_to(loop: asyncio.AbstractEventLoop) -> Delivery:
     """The delivery to the running *loop*; call it there."""
+    global _latest
+    latest = _latest
+    if latest is not None and latest.goes_to(loop):
+        return latest
     delivery = _deliveries.get(loop)
     if delivery is None:
         delivery = _deliveries[loop] = Delivery(loop)
+    _latest = delivery
     return delivery

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from . import conf
 from .exceptions import PublicError
@@ -30,3 +32,16 @@ def public_reason(error: BaseException, doing: str) -> str:
     if conf.get().expose_errors:
         return f"{type(error).__name__}: {error}"
     return f"Internal error (reference {reference})"
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Make ``SystemExit`` of a user's code an error like any other.
+
+    ``sys.exit()`` somewhere in a library would end the process, with all turns of
+    others in it, and then the process that takes this turn over, and the next.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"the code asked to exit with {error.code!r}") from error

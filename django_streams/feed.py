@@ -11,24 +11,32 @@ poll is the correctness path; a wake only makes a feed look sooner.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import connections
 
 from . import conf
 from .exceptions import StreamsError, StreamUnavailableError
+from .pages import Pages
+from .spans import Slice
 from .store.base import Head, Page, StreamStore, deleted
+from .store.kept import keep_connection
 from .store.retry import once_more, persist
+from .ticks import next_tick
 from .wake.base import Waker
+from .window import Window
 
 logger = logging.getLogger("django_streams.feed")
+
+_ODD = 60.0
+"""Seconds after which the poll looks at its feeds though none is due."""
 
 _MOST_IDS = 500
 """Streams asked for in one query; SQLite takes 999 parameters on Django 5.2."""
@@ -38,7 +46,7 @@ _MOST_IDS = 500
 class View:
     """What a reader at some position can have at once."""
 
-    texts: Sequence[str]
+    parts: Sequence[Slice]
     cursor: int
     settled: bool
 
@@ -64,25 +72,26 @@ class Feed:
         self._pause = conf.get().POLL_MIN
         # Re-entrant: a signal handler may wake from within.
         self._lock = threading.RLock()
-        self._texts: deque[str] = deque()
-        self._first = head.cursor
-        self._bytes = 0
+        self._window = Window(head.cursor, conf.get().PAGE_BYTES)
+        self._view: tuple[int, View] | None = None
         self._settled = False
         self._gone = False
         self._failure: str | None = None
         self._bells: set[Bell] = set()
         self._fetching = False
         self._again = False
+        self._quiet = 0
+        """The thread whose wakes say only what this feed has been handed."""
         self._unlisten: Callable[[], None] | None = None
 
     @property
     def first(self) -> int:
         """Seq of the oldest chunk in the window."""
-        return self._first
+        return self._window.first
 
     @property
     def cursor(self) -> int:
-        return self._first + len(self._texts)
+        return self._window.cursor
 
     def follow(self) -> None:
         """Subscribe, then read: what came in between is found by the fetch."""
@@ -123,11 +132,14 @@ class Feed:
                 raise deleted(stream_id)
             if self._failure is not None:
                 raise StreamUnavailableError(self._failure, stream_id=stream_id)
-            if position < self._first:
+            if self._view is not None and self._view[0] == position:
+                # All who follow are at the same place.
+                return self._view[1]
+            if position < self.first:
                 return None
-            skip = position - self._first
-            texts = list(itertools.islice(self._texts, skip, None))
-            return View(texts, self.cursor, self._settled)
+            view = View(self._window.after(position), self.cursor, self._settled)
+            self._view = position, view
+            return view
 
     def end(self) -> None:
         """The row is gone."""
@@ -137,6 +149,8 @@ class Feed:
 
     def look(self) -> None:
         """Fetch what is new, in the background; any thread, returns at once."""
+        if self._quiet == threading.get_ident():
+            return
         with self._lock:
             if self._fetching:
                 self._again = True
@@ -145,7 +159,38 @@ class Feed:
             if self.broken:
                 return
             self._fetching = True
-        self.store.submit(self._fetch)
+        try:
+            self.store.submit(self._fetch)
+        except RuntimeError:
+            # No thread can be started. The poll looks again, and must go on.
+            with self._lock:
+                self._fetching = False
+
+    def hand(self, first: int, texts: Sequence[str]) -> bool:
+        """Take chunks that this process has just stored from *first* on.
+
+        They are committed. False if this feed cannot use them, for it lacks what
+        is before them: it must look.
+        """
+        with self._lock:
+            if self.over or first > self.cursor:
+                return False
+            # A fetch may have brought it, or some of it.
+            self._add(texts[self.cursor - first :])
+        self._ring()
+        return True
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """What this thread wakes meanwhile is no news to this feed.
+
+        Another thread may take its place in the middle: then it looks, in vain.
+        """
+        self._quiet = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._quiet = 0
 
     def seen(self, head: Head | None) -> bool:
         """Take the poll's answer; whether there is something to fetch."""
@@ -165,13 +210,15 @@ class Feed:
 
     def rest(self) -> None:
         """Put the next poll off; twice as long each time nothing came."""
-        self.next_poll = time.monotonic() + self._pause
+        self.next_poll = next_tick(time.monotonic(), self._pause)
         self._pause = min(self._pause * 2, conf.get().POLL_MAX)
 
     def _fetch(self) -> None:
         while True:
             try:
-                more = self._take(persist(self.store, self._page))
+                position = self.cursor
+                page = persist(self.store, partial(self._page, position))
+                more = self._take(position, page)
             except Exception as error:
                 self._fail(error)
                 more = False
@@ -182,28 +229,29 @@ class Feed:
                     return
                 self._again = False
 
-    def _page(self) -> Page | None:
-        page = self.store.page(self.pk, self.cursor, conf.get().PAGE_BYTES)
+    def _page(self, position: int) -> Page | None:
+        page = self.store.page(self.pk, position, conf.get().PAGE_BYTES)
         if page is not None and page.head.lapsed:
             if self.store.settle_lapsed(self.pk, page.head.epoch):
                 self._waker.wake(self.key)
-            page = self.store.page(self.pk, self.cursor, conf.get().PAGE_BYTES)
+            page = self.store.page(self.pk, position, conf.get().PAGE_BYTES)
         return page
 
-    def _take(self, page: Page | None) -> bool:
-        """Whether the stream holds more than the page brought."""
+    def _add(self, texts: Sequence[str]) -> None:
+        if texts:
+            self._pause = conf.get().POLL_MIN
+        self.rest()
+        self._window.add(texts)
+        self._view = None
+
+    def _take(self, position: int, page: Page | None) -> bool:
+        """Whether the stream holds more than the page from *position* brought."""
         with self._lock:
             if page is None:
                 self._gone = True
                 return False
-            if page.texts:
-                self._pause = conf.get().POLL_MIN
-            self.rest()
-            self._texts.extend(page.texts)
-            self._bytes += sum(map(len, page.texts))
-            while self._bytes > conf.get().PAGE_BYTES and len(self._texts) > 1:
-                self._bytes -= len(self._texts.popleft())
-                self._first += 1
+            # Some of it may have been handed over since it was asked for.
+            self._add(page.texts[self.cursor - position :])
             more = self.cursor < page.head.cursor
             self._settled = page.head.state.settled and not more
             return more
@@ -249,21 +297,23 @@ class Hub:
         self._lock = threading.Condition()
         self._feeds: dict[tuple[str, int], Feed] = {}
         self._polling = False
+        self.pages = Pages()
 
     def join(self, store: StreamStore, waker: Waker, key: str, head: Head) -> Feed:
         """The feed of a stream, shared by all local readers; see :meth:`leave`."""
         with self._lock:
+            if not self._polling:
+                # Before anything is counted: there may be no thread to be had.
+                threading.Thread(
+                    target=self._poll, name="django-streams-poll", daemon=True
+                ).start()
+                self._polling = True
             feed = self._feeds.get((store.alias, head.pk))
             fresh = feed is None or feed.broken
             if feed is None or feed.broken:
                 feed = Feed(store, waker, key, head)
                 self._feeds[store.alias, head.pk] = feed
             feed.readers += 1
-            if not self._polling:
-                self._polling = True
-                threading.Thread(
-                    target=self._poll, name="django-streams-poll", daemon=True
-                ).start()
             self._lock.notify()
         if fresh:
             feed.follow()
@@ -278,6 +328,11 @@ class Hub:
                 del self._feeds[place]
         if last:
             feed.leave()
+            self.pages.drop(place)
+
+    def follows(self, alias: str, pk: int) -> Feed | None:
+        """The feed of a row, if anybody here reads it."""
+        return self._feeds.get((alias, pk))
 
     def feeds(self) -> list[Feed]:
         """What is followed just now."""
@@ -289,10 +344,18 @@ class Hub:
         with self._lock:
             feeds = [feed for feed in self._feeds.values() if feed.key == key]
         for feed in feeds:
-            if feed.store.alias == alias:
-                feed.end()
+            if feed.store.alias != alias:
+                continue
+            try:
+                # The id may be another stream's by now: the row knows.
+                if feed.pk not in feed.store.heads([feed.pk]):
+                    feed.end()
+            except Exception as error:
+                logger.warning("whether a stream is gone was not told: %s", error)
+                feed.look()
 
     def _poll(self) -> None:
+        keep_connection()
         try:
             while (due := self._due()) is not None:
                 by_alias: dict[str, list[Feed]] = {}
@@ -319,7 +382,7 @@ class Hub:
                     return due
                 soonest = min((f.next_poll for f in self._feeds.values()), default=now)
                 # join() notifies; the bound is for a clock that has no answer.
-                self._lock.wait(min(soonest - now, conf.get().POOL_IDLE))
+                self._lock.wait(soonest - now if soonest - now < _ODD else _ODD)
 
     def _ask(self, feeds: Sequence[Feed]) -> None:
         store = feeds[0].store

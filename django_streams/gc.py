@@ -1,26 +1,33 @@
-"""Settles what nobody looks after any more, and deletes what is old.
+"""Settles what nobody looks after any more, deletes what is old and merges
+what was left in small blocks.
 
 The function behind ``manage.py gc_streams``; sync, to be run beside traffic.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from asgiref.sync import async_to_sync
+
 from . import conf
-from .exceptions import StreamsError
+from .exceptions import StreamsError, StreamUnavailableError
 from .signals import stream_deleted, stream_settled
 from .store import get_store, sweeping
 from .store.generic import GenericStore
 from .store.retry import persist
 from .streams import Streams
+from .turns import recovery, trimming
 from .types import StreamState
 from .wake import get_waker
 
-S = TypeVar("S", sweeping.Neglected, sweeping.Old)
+logger = logging.getLogger("django_streams.gc")
+
+S = TypeVar("S", sweeping.Neglected, sweeping.Old, sweeping.Scattered)
 
 STALE = 300.0
 """Five minutes of silence, as in the original's stale sweep."""
@@ -40,6 +47,10 @@ class Summary:
     deleted: int = 0
     bytes: int = 0
     """Chunk text that was deleted (or, in a dry run, would be)."""
+    merged: int = 0
+    """Rows saved by merging blocks."""
+    events: int = 0
+    """Old events of conversations that were deleted."""
 
 
 def collect(
@@ -53,10 +64,16 @@ def collect(
 ) -> Summary:
     """One pass over the streams of a database.
 
+    Ends turns that nobody ran or recovered for *stale* seconds: what was stored
+    of their replies becomes their message. At most *batch_size* of them.
+
     Settles as errored: ``interrupted`` what has neither appended nor held a
     live lease for *stale* seconds or whose lease lapsed one lease ago;
     ``cancelled`` what did not stop within ``CANCEL_GRACE`` of being asked.
-    Deletes what was settled more than *completed* seconds ago.
+    Deletes what was settled more than *completed* seconds ago. Merges small
+    blocks that no writer looks after (``ROLLUP_AFTER``), and on the chat's
+    database deletes events of conversations that are older than ``EVENT_AGE``,
+    each conversation's newest excepted.
 
     Every stream is a transaction of its own, so a kill loses nothing and the
     next run goes on; two runs at once do the work once. *progress* is called
@@ -71,9 +88,26 @@ def collect(
     if not isinstance(store, GenericStore):
         raise StreamsError(f"gc needs a database store, not {store.vendor}")
     sweep = _Sweep(store, stale, completed, batch_size, dry_run, progress)
+    sweep.end_turns()
     sweep.settle()
     sweep.delete()
+    if not dry_run:
+        sweep.merge()
+        sweep.trim()
     return sweep.summary
+
+
+def settle(*, using: str = "default") -> int:
+    """Only the first half of :func:`collect`; how many streams were settled.
+
+    One query where nothing is neglected: cheap enough to be asked every second.
+    """
+    store = get_store(using)
+    if not isinstance(store, GenericStore):
+        raise StreamsError(f"gc needs a database store, not {store.vendor}")
+    sweep = _Sweep(store, STALE, COMPLETED, BATCH_SIZE, False, None)
+    sweep.settle()
+    return sweep.summary.settled
 
 
 @dataclass(slots=True)
@@ -85,6 +119,23 @@ class _Sweep:
     dry_run: bool
     progress: Callable[[Summary], None] | None
     summary: Summary = field(default_factory=Summary)
+
+    @property
+    def _has_turns(self) -> bool:
+        return self.store.alias == conf.get().DATABASE
+
+    def end_turns(self) -> None:
+        """End turns that nobody recovers; their partial replies become messages."""
+        if not self._has_turns:
+            return
+        find = partial(recovery.find_stale, self.stale, self.batch_size)
+        if self.dry_run:
+            self.summary.found += len(persist(self.store, find))
+        elif persist(self.store, find):
+            end = async_to_sync(recovery.end_stale)
+            ended = end(self.stale, limit=self.batch_size)
+            self.summary.found += ended
+            self.summary.settled += ended
 
     def settle(self) -> None:
         grace = conf.get().CANCEL_GRACE
@@ -99,6 +150,10 @@ class _Sweep:
             )
 
         for stream in self._all(find):
+            writes = partial(recovery.writes, stream.stream_id)
+            if self._has_turns and persist(self.store, writes):
+                # Its turn's business: it may be continued yet.
+                continue
             self.summary.found += 1
             if not self.dry_run and self._settle(stream, grace):
                 self.summary.settled += 1
@@ -117,6 +172,32 @@ class _Sweep:
             size = persist(self.store, partial(sweeping.size, self.store, stream.pk))
             if self.dry_run or self._delete(stream):
                 self.summary.bytes += size
+
+    def merge(self) -> None:
+        quiet = conf.get().ROLLUP_AFTER
+
+        def find(after: int) -> list[sweeping.Scattered]:
+            return sweeping.find_scattered(
+                self.store, quiet=quiet, after=after, limit=self.batch_size
+            )
+
+        for stream in self._all(find):
+            merge = partial(self.store.rollup, stream.pk, None, stream.below)
+            try:
+                self.summary.merged += persist(self.store, merge)
+            except StreamUnavailableError as error:
+                # Somebody holds the stream. It is whole as it is, and others wait.
+                logger.info("blocks of row %d not merged: %s", stream.pk, error)
+
+    def trim(self) -> None:
+        if not self._has_turns:
+            return
+        age, last = conf.get().EVENT_AGE, 0
+        find = partial(trimming.old_events, age, limit=self.batch_size)
+        while found := persist(self.store, partial(find, after=last)):
+            delete = partial(trimming.delete_events, found)
+            self.summary.events += persist(self.store, delete)
+            last = found[-1]
 
     def _all(self, find: Callable[[int], list[S]]) -> Iterator[S]:
         """Every row that *find* gives after an id, a batch at a time."""

@@ -50,6 +50,8 @@ class Kept(Protocol):
     @property
     def pk(self) -> int: ...
     @property
+    def renewed(self) -> float: ...
+    @property
     def renews(self) -> bool: ...
     @property
     def stream_id(self) -> str: ...
@@ -66,6 +68,8 @@ class Keeper:
         self._lock = threading.Lock()
         self._writers: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._due: weakref.WeakKeyDictionary[Kept, float] = weakref.WeakKeyDictionary()
+        self._missed: weakref.WeakSet[Kept] = weakref.WeakSet()
+        """Those whose last renewal failed; used by the one thread only."""
         self._poke = threading.Event()
         self._thread: threading.Thread | None = None
         self._heard: weakref.WeakSet[Waker] = weakref.WeakSet()
@@ -134,20 +138,31 @@ class Keeper:
 
     def _renew(self, now: float) -> None:
         with self._lock:
-            late = [writer for writer, due in self._due.items() if due <= now]
-            for writer in late:
-                self._due[writer] = now + self._interval(writer)
+            # An append extends the lease as well: who says much renews nothing.
+            late = []
+            for writer in [writer for writer, due in self._due.items() if due <= now]:
+                due = writer.renewed + self._interval(writer)
+                if due <= now:
+                    late.append(writer)
+                    due = now + self._interval(writer)
+                self._due[writer] = due
         for writer in late:
             try:
                 writer.keep_alive()
+                self._missed.discard(writer)
             except StreamsError as error:
                 # Fenced or closed: the producer hears it at its next append.
                 logger.info("lease of %r not renewed: %s", writer.stream_id, error)
                 self.remove(writer)
             except Exception as error:
                 # One failed renewal must not hold up those of other streams, so
-                # it is not retried here: the next one is due soon.
-                logger.warning("lease of %r not renewed: %s", writer.stream_id, error)
+                # it is not retried here: the next one is due soon. Said once an
+                # outage and stream.
+                level = logging.DEBUG if writer in self._missed else logging.WARNING
+                self._missed.add(writer)
+                logger.log(
+                    level, "lease of %r not renewed: %s", writer.stream_id, error
+                )
 
     def _ask(self) -> None:
         with self._lock:

@@ -7,10 +7,13 @@ loop nor the few threads that all streams share.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from .exceptions import StreamUsageError
 
 
 class Place:
@@ -37,10 +40,16 @@ class Line:
         self._lock = threading.Lock()
         self._places: deque[Place] = deque()
         self._taken = False
+        self._pid = os.getpid()
         self._thread: int | None = None
 
     def join(self, begin: Callable[[], None]) -> Place:
-        """Line up; *begin* may be called before this returns."""
+        """Line up; *begin* may be called before this returns.
+
+        Raises :class:`StreamUsageError` in a forked child whose parent had a
+        write under way: the thread that would end its turn is not here.
+        """
+        self._stay_in_process()
         place = Place(self, begin)
         with self._lock:
             if self._taken:
@@ -49,6 +58,15 @@ class Line:
             self._taken = place.begun = True
         begin()
         return place
+
+    def _stay_in_process(self) -> None:
+        if os.getpid() != self._pid:
+            if self._taken:
+                raise StreamUsageError(
+                    "this writer was in the middle of a write when the process "
+                    "forked; open the stream again in this process"
+                )
+            self._pid = os.getpid()
 
     def leave(self) -> None:
         """End the turn, and begin the next one's."""

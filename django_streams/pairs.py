@@ -25,6 +25,11 @@ class RunsInThread(Protocol):
     def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Awaitable[R]:
         """Await *work* on a thread that may use the database."""
 
+    def _run_waiting(
+        self, work: Callable[..., R], *args: Any, **kwargs: Any
+    ) -> Awaitable[R]:
+        """The same for what may wait for a row that somebody holds."""
+
 
 S = TypeVar("S", bound=RunsInThread)
 
@@ -59,14 +64,18 @@ def sync_door(work: Callable[P, R]) -> Callable[P, R]:
 
 
 def async_door(
-    door: Callable[Concatenate[S, P], R], *, cancelled: str
+    door: Callable[Concatenate[S, P], R], *, cancelled: str, waits: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """The async twin of a sync door; *cancelled* says what a cancel leaves."""
+    """The async twin of a sync door; *cancelled* says what a cancel leaves.
+
+    *waits*: it writes, and so may wait for a row that somebody holds.
+    """
     work: Callable[..., R] = getattr(door, "__wrapped__", door)
 
     @functools.wraps(work)
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._run(work, self, *args, **kwargs)
+        run = self._run_waiting if waits else self._run
+        return await run(work, self, *args, **kwargs)
 
     name = work.__name__
     twin.__name__ = "a" + name

@@ -10,13 +10,16 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future
 from functools import partial
 from itertools import count
 
 from . import codec, conf, ids
+from .ahead import Read, ReadAhead
 from .exceptions import StreamNotFoundError
 from .feed import Bell, Feed, get_hub
 from .pairs import refuse_running_loop
+from .spans import Slice, cut
 from .store.base import Head, Page, StreamStore, deleted
 from .store.retry import persist
 from .tail import Act, Tail
@@ -39,7 +42,7 @@ class Follower:
         stream_id: str,
         *,
         start: int,
-        batch_size: int,
+        batch_size: int | None,
         on_up_to_date: UpToDate | None,
         raw: bool,
     ) -> None:
@@ -55,7 +58,8 @@ class Follower:
         self._head: Head | None = None
         self._feed: Feed | None = None
         self._woken: asyncio.Event | None = None
-        self._ahead: asyncio.Future[Page] | None = None
+        self._leave: Callable[[], None] | None = None
+        self._ahead = ReadAhead(self._start_read, self._is_behind)
         self._nudged = False
 
     # The drivers
@@ -74,9 +78,9 @@ class Follower:
                     case Act.FETCH:
                         woken.clear()
                         if not self._take_from_feed():
-                            self._fetch()
+                            self._tail.feed(*self._read(self._tail.fetch_from))
                     case Act.DELIVER:
-                        yield self._take()
+                        yield self._chunks(self._tail.take())
                         news = time.monotonic()
                     case Act.UP_TO_DATE:
                         self._tell()
@@ -88,11 +92,58 @@ class Follower:
         finally:
             leave()
 
-    async def abatches(
-        self, *, pulse: bool = False
-    ) -> AsyncGenerator[list[StreamChunk], None]:
-        """The batches; with *pulse* an empty list after each nudge, and one
-        once the reader is up to date. Cancelled: nothing stays."""
+    async def abatches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """The batches. Cancelled: nothing stays."""
+        try:
+            while (parts := await self.anext()) is not None:
+                if parts:
+                    yield self._chunks(parts)
+        finally:
+            self.leave()
+
+    async def anext(self) -> list[Slice] | None:
+        """The next batch; None at the end of the stream.
+
+        Empty after each :meth:`nudge`, and once when the reader is up to date.
+        Cancelled: nothing is lost, the next call goes on. Call :meth:`leave` in
+        the end, however it ends.
+        """
+        woken = self._woken
+        if woken is None:
+            woken = await self._arrive()
+        while not self._nudged:
+            match self._tail.decide():
+                case Act.FETCH:
+                    if await self._take_ahead():
+                        continue
+                    woken.clear()
+                    if not self._take_from_feed():
+                        position = self._tail.fetch_from
+                        read = await self._store.run(self._read, position)
+                        self._tail.feed(*read)
+                case Act.DELIVER:
+                    if not self._tail.at_end:
+                        self._ahead.begin(self._tail.fetch_from)
+                    return self._tail.take()
+                case Act.UP_TO_DATE:
+                    self._tell()
+                    self._nudged = True
+                case Act.WAIT:
+                    await self._await(woken)
+                case Act.FINISH:
+                    return None
+        self._nudged = False
+        return []
+
+    def leave(self) -> None:
+        """Give up what was subscribed to; again, and unused, is harmless."""
+        self._ahead.stop()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+    async def _arrive(self) -> asyncio.Event:
+        """Find the stream, and be told of what comes, on this loop."""
         await self._store.run(self._find)
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
@@ -101,44 +152,24 @@ class Follower:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
 
+        self._leave = self._attend(Bell(woken, loop), wake)
         self._woken = woken
-        leave = self._attend(Bell(woken, loop), wake)
-        try:
-            while True:
-                if pulse and self._nudged:
-                    self._nudged = False
-                    yield []
-                    continue
-                match self._tail.decide():
-                    case Act.FETCH:
-                        if self._ahead is not None:
-                            await self._take_ahead()
-                            continue
-                        woken.clear()
-                        if not self._take_from_feed():
-                            await self._store.run(self._fetch)
-                    case Act.DELIVER:
-                        self._read_ahead()
-                        yield self._take()
-                    case Act.UP_TO_DATE:
-                        self._tell()
-                        self._nudged = True
-                    case Act.WAIT:
-                        try:
-                            async with asyncio.timeout(self._next_pause()):
-                                await woken.wait()
-                        except TimeoutError:
-                            pass
-                        self._tail.look_again()
-                    case Act.FINISH:
-                        return
-        finally:
-            if self._ahead is not None:
-                self._ahead.cancel()
-            leave()
+        return woken
+
+    async def _await(self, woken: asyncio.Event) -> None:
+        pause = self._next_pause()
+        if pause is None:
+            await woken.wait()
+        else:
+            try:
+                async with asyncio.timeout(pause):
+                    await woken.wait()
+            except TimeoutError:
+                pass
+        self._tail.look_again()
 
     def nudge(self) -> None:
-        """Make :meth:`abatches` yield; call it on the reader's loop."""
+        """Make :meth:`anext` return; call it on the reader's loop."""
         self._nudged = True
         if self._woken is not None:
             self._woken.set()
@@ -164,7 +195,8 @@ class Follower:
     def _attend(self, bell: Bell, wake: Callable[[], None]) -> Callable[[], None]:
         """Be told of what comes, by the shared feed or, inline, by wakes alone."""
         assert self._head is not None
-        if self._store.inline:
+        if self._store.inline or self._store.in_atomic():
+            # What this transaction sees may never be: no other reader gets it.
             return self._waker.listen(self._key, wake)
         hub = get_hub()
         feed = hub.join(self._store, self._waker, self._key, self._head)
@@ -189,34 +221,46 @@ class Follower:
             return False
         view = feed.view(position, self._stream_id)
         if view is None:
-            return False
-        self._tail.feed(view.texts, view.cursor, view.settled)
+            kept = self._kept(position)
+            if kept is None:
+                return False
+            self._tail.feed(*kept)
+        else:
+            self._tail.feed(view.parts, view.cursor, view.settled)
         return True
 
-    def _read_ahead(self) -> None:
-        """Read the next page of a replay while the batch is being sent."""
-        if self._tail.at_end or self._ahead is not None or self._store.inline:
-            return
-        position = self._tail.fetch_from
-        if self._feed is None or position < self._feed.first:
-            self._ahead = asyncio.wrap_future(
-                self._store.submit(partial(self._page, position))
-            )
+    def _kept(self, position: int) -> Read | None:
+        """What another reader of this process has read at *position*."""
+        if self._feed is None:
+            return None
+        place = self._store.alias, self._pk
+        part = get_hub().pages.find(place, position)
+        return None if part is None else Read([part], None, False)
 
-    async def _take_ahead(self) -> None:
-        assert self._ahead is not None
-        ahead, self._ahead = self._ahead, None
-        page = await ahead
-        settled = page.head.state.settled
-        self._tail.feed(page.texts, page.head.cursor, settled)
-        if not settled:
-            # What it took for the end was so when it was read, perhaps before
-            # the last wake: only a fresh look may decide to wait.
-            self._tail.look_again()
+    def _start_read(self, position: int) -> Future[Read]:
+        return self._store.submit(partial(self._read, position))
 
-    def _fetch(self) -> None:
-        """Read a page of the store into the tail."""
-        page = self._page(self._tail.fetch_from)
+    def _is_behind(self, position: int) -> bool:
+        """Whether only the store has what is at *position*."""
+        feed = self._feed
+        return (
+            feed is not None and position < feed.first and self._kept(position) is None
+        )
+
+    async def _take_ahead(self) -> bool:
+        read = await self._ahead.take(self._tail.fetch_from)
+        if read is None:
+            return False
+        # What it took for the end of a live stream was so when it was read,
+        # perhaps before the last wake: only a fresh look may decide to wait.
+        self._tail.feed(read.parts, read.cursor if read.settled else None, read.settled)
+        return True
+
+    def _read(self, position: int) -> Read:
+        """A page of the store, unless somebody has just read it."""
+        if (kept := self._kept(position)) is not None:
+            return kept
+        page = self._page(position)
         if page.head.lapsed:
             epoch = page.head.epoch
             if persist(
@@ -225,10 +269,18 @@ class Follower:
                 stream_id=self._stream_id,
             ):
                 self._waker.wake(self._key)
-            page = self._page(self._tail.fetch_from)
-        self._tail.feed(page.texts, page.head.cursor, page.head.state.settled)
+            page = self._page(position)
+        parts = []
         if page.texts:
             self._pause = conf.get().POLL_MIN
+            spans = cut(position, page.texts)
+            parts = [span.after(span.first) for span in spans]
+            shared = self._feed is not None and self._feed.readers > 1
+            # What a transaction of the caller's sees may never be.
+            if shared and not self._store.in_atomic():
+                for span in spans:
+                    get_hub().pages.keep((self._store.alias, self._pk), span)
+        return Read(parts, page.head.cursor, page.head.state.settled)
 
     def _page(self, start: int) -> Page:
         page = persist(
@@ -240,10 +292,12 @@ class Follower:
             raise deleted(self._stream_id)
         return page
 
-    def _take(self) -> list[StreamChunk]:
-        first, texts = self._tail.take()
-        chunks = texts if self._raw else map(codec.decode, texts)
-        return list(map(StreamChunk, count(first), chunks))
+    def _chunks(self, parts: list[Slice]) -> list[StreamChunk]:
+        batch: list[StreamChunk] = []
+        for part in parts:
+            chunks = part.texts if self._raw else map(codec.decode, part.texts)
+            batch += map(StreamChunk, count(part.first), chunks)
+        return batch
 
     def _tell(self) -> None:
         self._tail.told()

@@ -118,7 +118,7 @@ class Streams:
 
         Cancelled: the stream may have been created; opening again is safe.
         """
-        return await self._run(
+        return await self._run_waiting(
             self._open,
             True,
             stream_id,
@@ -323,7 +323,7 @@ class Streams:
             self._store.on_commit(lambda: self._tell_producers(key))
         return live
 
-    acancel = async_door(cancel, cancelled="the request is made or not.")
+    acancel = async_door(cancel, cancelled="the request is made or not.", waits=True)
 
     @sync_door
     def delete(self, stream_id: str) -> bool:
@@ -338,7 +338,7 @@ class Streams:
             self._store.on_commit(lambda: self._deleted(key, stream_id))
         return gone
 
-    adelete = async_door(delete, cancelled="it is deleted or not.")
+    adelete = async_door(delete, cancelled="it is deleted or not.", waits=True)
 
     # How it is done
 
@@ -352,6 +352,11 @@ class Streams:
 
     def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Awaitable[R]:
         return self._store.run(work, *args, **kwargs)
+
+    def _run_waiting(
+        self, work: Callable[..., R], *args: Any, **kwargs: Any
+    ) -> Awaitable[R]:
+        return self._store.run_waiting(work, *args, **kwargs)
 
     def _persist(self, work: Callable[[], R]) -> R:
         return persist(self._store, work)
@@ -438,16 +443,17 @@ class Streams:
         stream_id: str,
         *,
         start: int = 0,
-        batch_size: int = 100,
+        batch_size: int | None = 100,
         on_up_to_date: UpToDate | None = None,
         raw: bool = False,
     ) -> Follower:
         """One reader as an object, for transports that also wait for other things.
 
-        The arguments are those of :meth:`read_batches`. Does no I/O; it is used
-        once, and :meth:`Follower.nudge` interrupts its waiting.
+        The arguments are those of :meth:`read_batches`; *batch_size* None is a
+        page at a time, as the store gives it. Does no I/O; it is used once, and
+        :meth:`Follower.nudge` interrupts its waiting.
         """
-        if index(batch_size) < 0:
+        if batch_size is not None and index(batch_size) < 0:
             raise ValueError(f"batch_size must not be negative, not {batch_size}")
         return Follower(
             self._store,

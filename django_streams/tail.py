@@ -7,8 +7,10 @@ the poll, or finish. All order, gap and end rules are here, and no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import Enum, auto
+
+from .spans import Slice
 
 
 class Act(Enum):
@@ -22,18 +24,18 @@ class Act(Enum):
 class Tail:
     """Follows one stream from *start* (negative is 0), in batches.
 
-    While replaying a batch holds up to *batch_size* chunks; once up to date it
-    holds everything that came since. Text that waits here is bounded by
-    *page_bytes* plus one page.
+    While replaying a batch holds up to *batch_size* chunks, or with None what a
+    page brought; once up to date it holds everything that came since. Text that
+    waits here is bounded by *page_bytes* plus one page.
     """
 
-    def __init__(self, start: int, batch_size: int, page_bytes: int) -> None:
+    def __init__(self, start: int, batch_size: int | None, page_bytes: int) -> None:
         self.position = max(0, start)
         """Seq of the next chunk to hand out."""
-        self._batch_size = max(1, batch_size)
+        self._batch_size = None if batch_size is None else max(1, batch_size)
         self._page_bytes = page_bytes
-        self._waiting: list[str] = []
-        self._waiting_bytes = 0
+        self._waiting: list[Slice] = []
+        self._count = 0
         self._at_end = False
         self._settled = False
         self._told = False
@@ -41,7 +43,7 @@ class Tail:
     @property
     def fetch_from(self) -> int:
         """Seq of the first chunk that the next page must hold."""
-        return self.position + len(self._waiting)
+        return self.position + self._count
 
     @property
     def at_end(self) -> bool:
@@ -51,8 +53,9 @@ class Tail:
     def decide(self) -> Act:
         if self._waiting and (
             self._at_end
-            or len(self._waiting) >= self._batch_size
-            or self._waiting_bytes >= self._page_bytes
+            or self._batch_size is None
+            or self._count >= self._batch_size
+            or sum(part.size for part in self._waiting) >= self._page_bytes
         ):
             return Act.DELIVER
         if not self._at_end:
@@ -61,30 +64,41 @@ class Tail:
             return Act.UP_TO_DATE
         return Act.FINISH if self._settled else Act.WAIT
 
-    def feed(self, texts: Sequence[str], cursor: int, settled: bool) -> None:
-        """Take a page that begins at :attr:`fetch_from`.
+    def feed(self, parts: Iterable[Slice], cursor: int | None, settled: bool) -> None:
+        """Take what begins at :attr:`fetch_from` and has no gap.
 
         *cursor* and *settled* are of the same snapshot as the texts: a stream
-        is only over when the page that saw it settled reached its end.
+        is only over when the page that saw it settled reached its end. None is
+        the cursor of what was read earlier, for somebody else: it never is the
+        end, which must be looked for.
         """
-        self._waiting.extend(texts)
-        self._waiting_bytes += sum(map(len, texts))
-        self._at_end = self.fetch_from >= cursor
+        for part in parts:
+            self._waiting.append(part)
+            self._count += part.length
+        self._at_end = cursor is not None and self.fetch_from >= cursor
         self._settled = settled
 
-    def take(self) -> tuple[int, Sequence[str]]:
-        """The next batch: its first seq and its texts, never none of them."""
-        first = self.position
-        if self._told or len(self._waiting) <= self._batch_size:
-            batch = self._waiting
-            self._waiting = []
-            self._waiting_bytes = 0
+    def take(self) -> list[Slice]:
+        """The next batch, never empty."""
+        batch = self._waiting
+        size = self._batch_size
+        if self._told or size is None or self._count <= size:
+            self._waiting, taken = [], self._count
         else:
-            batch = self._waiting[: self._batch_size]
-            del self._waiting[: self._batch_size]
-            self._waiting_bytes -= sum(map(len, batch))
-        self.position += len(batch)
-        return first, batch
+            taken = left = size
+            index = 0
+            while (count := batch[index].length) <= left:
+                left -= count
+                index += 1
+            self._waiting = batch[index:]
+            del batch[index:]
+            if left:
+                span, start, stop = self._waiting[0]
+                batch.append(Slice(span, start, start + left))
+                self._waiting[0] = Slice(span, start + left, stop)
+        self._count -= taken
+        self.position += taken
+        return batch
 
     def told(self) -> None:
         """The reader knows that it is up to date."""

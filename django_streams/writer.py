@@ -176,9 +176,11 @@ class StreamWriter:
 
         *commit*, a synchronous callable, the settlement and with *discard* the
         deletion are one transaction. If *commit* raises, nothing changed, the
-        stream is live and the exception is yours. On a settled stream neither
-        runs. Raises :class:`StreamFencedError` after a takeover and
-        ``TypeError`` for a coroutine function.
+        stream is live and the exception is yours; a lost connection or a deadlock
+        inside of it is not, the whole is done again, so it may run more than once,
+        of which one time counts. On a settled stream neither runs. Raises
+        :class:`StreamFencedError` after a takeover and ``TypeError`` for a
+        coroutine function.
         """
         refuse_running_loop("close")
         return self._end(Ending(StreamState.COMPLETED, None, commit, discard))
@@ -221,7 +223,7 @@ class StreamWriter:
         """
         persist(self._store, self._log.renew_once, stream_id=self.stream_id)
 
-    arenew = async_door(renew, cancelled="the lease is extended or not.")
+    arenew = async_door(renew, cancelled="the lease is extended or not.", waits=True)
 
     # Context managers
 
@@ -274,6 +276,11 @@ class StreamWriter:
 
     def _run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> Awaitable[R]:
         return self._store.run(work, *args, **kwargs)
+
+    def _run_waiting(
+        self, work: Callable[..., R], *args: Any, **kwargs: Any
+    ) -> Awaitable[R]:
+        return self._store.run_waiting(work, *args, **kwargs)
 
     def _encode(self, chunk: Json) -> str:
         return codec.encode(

@@ -22,8 +22,8 @@ Databases
 
 Services
     ``@pytest.mark.needs("postgresql", "redis", "redis-server", "chromium",
-    "node", "nginx")`` on a test, class or module: skipped with one line where
-    one is missing, failed with ``CI=true`` or ``REQUIRE_ALL=1``.
+    "node", "node-packages", "nginx")`` on a test, class or module: skipped with
+    one line where one is missing, failed with ``CI=true`` or ``REQUIRE_ALL=1``.
     ``redis_url`` and ``redis_prefix``: the server, and key names of this test.
     ``services.program("nginx")`` from ``tests.services`` gives a path.
 

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,25 +43,39 @@ def main() -> int:
         os.environ.get("REQUIRE_ALL", "") not in ("", "0")
         or os.environ.get("CI", "").lower() == "true"
     )
+    # The main suite has just run these tests on the pair of this script.
+    found = {pair: find(pair.python) for pair in PAIRS if pair != running()}
     failed = []
-    for pair in PAIRS:
-        if pair == running():
-            # The main suite has just run these tests on this pair.
-            continue
-        interpreter = find(pair.python)
-        if interpreter is None:
-            print(f"skipped {pair.name}: no python{pair.python} found", flush=True)
-            if required:
-                failed.append(pair.name)
-            continue
-        print(f"{pair.name}:", flush=True)
-        prepare(pair, interpreter)
-        command = [str(pair.venv / "bin/python"), "-m", "pytest", "-q", *SUITES]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+    for pair in [pair for pair, interpreter in found.items() if interpreter is None]:
+        print(f"skipped {pair.name}: no python{pair.python} found", flush=True)
+        if required:
             failed.append(pair.name)
+        del found[pair]
+    # All at once, and each one's words in one piece.
+    with ThreadPoolExecutor(max_workers=len(PAIRS)) as pool:
+        for pair, ended in zip(
+            found, pool.map(check, found, found.values()), strict=True
+        ):
+            print(f"{pair.name}:\n{ended.stdout}", flush=True)
+            if ended.returncode:
+                failed.append(pair.name)
     for name in failed:
         print(f"failed: {name}", flush=True)
     return 1 if failed else 0
+
+
+def check(pair: Pair, interpreter: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run the suites on *pair*; what they said is in the answer."""
+    assert interpreter is not None
+    prepare(pair, interpreter)
+    return subprocess.run(
+        [str(pair.venv / "bin/python"), "-m", "pytest", "-q", *SUITES],
+        cwd=ROOT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def running() -> Pair:

@@ -104,6 +104,21 @@ class OwnPostgreSQL:
             self._process.wait(WITHIN)
             self._process = None
 
+    def demote(self) -> None:
+        """Refuse writes, as a server does that is not the primary (any more)."""
+        self._default_to_read_only("on")
+
+    def promote(self) -> None:
+        """Take writes again."""
+        self._default_to_read_only("off")
+
+    def _default_to_read_only(self, value: str) -> None:
+        with self._connect() as connection:
+            connection.execute(
+                f"ALTER SYSTEM SET default_transaction_read_only = {value}"
+            )
+            connection.execute("SELECT pg_reload_conf()")
+
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
             host="127.0.0.1",

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -145,12 +146,25 @@ def _probe_chromium() -> str | None:
     return _probe_program(*CHROMIUM_NAMES)()
 
 
+NODE_PACKAGES = Path(__file__).parent / "wire" / "node"
+"""Where the official hooks and the AI SDK are installed."""
+
+
+def _probe_node_packages() -> str | None:
+    if reason := _probe_program("node")():
+        return reason
+    if not (NODE_PACKAGES / "node_modules" / ".ready").exists():
+        return f"not installed in {NODE_PACKAGES}: run `make hooks`"
+    return None
+
+
 postgresql = Service("PostgreSQL", _probe_postgresql)
 mariadb = Service("MariaDB", _probe_mariadb)
 redis = Service("Redis", _probe_redis)
 redis_server = Service("redis-server", _probe_program("redis-server"))
 chromium = Service("Chromium", _probe_chromium)
 node = Service("Node.js", _probe_program("node"))
+node_packages = Service("the npm packages", _probe_node_packages)
 nginx = Service("nginx", _probe_program("nginx"))
 
 BY_NAME = {
@@ -160,5 +174,6 @@ BY_NAME = {
     "redis-server": redis_server,
     "chromium": chromium,
     "node": node,
+    "node-packages": node_packages,
     "nginx": nginx,
 }

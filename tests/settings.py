@@ -1,8 +1,9 @@
 """Settings of the test suite: SQLite by default, PostgreSQL and MariaDB beside it.
 
 Each run has its own databases, named after ``DS_TEST_RUN`` (the process id of
-the run, inherited by child processes). ``NAME`` and ``TEST["NAME"]`` are the
-same, so a child process that loads these settings works on the run's database.
+the run, or of its worker, inherited by child processes). ``NAME`` and
+``TEST["NAME"]`` are the same, so a child process that loads these settings works
+on the run's database.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 from tests import services
 
 ROOT = Path(__file__).resolve().parent.parent
+# Workers of pytest-xdist inherit the run of who started them, and need their own.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+if os.environ.get("DS_TEST_WORKER", "") != _WORKER:
+    os.environ |= {"DS_TEST_WORKER": _WORKER, "DS_TEST_RUN": str(os.getpid())}
 RUN = os.environ.setdefault("DS_TEST_RUN", str(os.getpid()))
 CACHE = ROOT / ".cache" / "tests"
 CACHE.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..turns.agents import OnInterrupted, TurnResult
+from ..turns.policy import Concurrency, Unwatched
 from ..turns.records import ConversationRef, UIMessage
-from ..turns.run import TurnResult
 from ..turns.turn import Turn
+from . import attributes
 from .naming import kebab
 
-_MAX_NAME = 128
-"""Characters of an agent's name in the database."""
+if TYPE_CHECKING:
+    from .handle import ConversationHandle
 
 
 class Agent:
@@ -29,19 +32,48 @@ class Agent:
     allow_anonymous: ClassVar[bool] = False
     """Whether a visitor without a login may talk to the agent. What they say
     belongs to their session."""
+    on_interrupted: ClassVar[OnInterrupted] = "continue"
+    """What becomes of a turn whose process died or lost its lease.
+    ``"continue"``: the handler runs again with ``turn.partial`` and goes on
+    where the log ends. ``"restart"``: what it said is dropped, and it runs as
+    if for the first time. ``"fail"``: the turn ends as an error, what it said
+    is kept."""
+    max_recovery_attempts: ClassVar[int] = 3
+    """How often a turn is continued or restarted before it fails."""
+    stall_timeout: ClassVar[float | None] = None
+    """Seconds in which a handler must yield or call ``turn.heartbeat()``; else
+    the turn ends as an error and what it said is kept. None: no limit."""
+    message_concurrency: ClassVar[Concurrency] = "queue"
+    """What a message does that comes while another turn runs or waits: wait in
+    line; replace what waits (``"latest"``), keeping all messages; the same with
+    their messages made one (``"merge"``); be refused (``"drop"``); or
+    ``Debounce(seconds)``, which replaces what waits and gives pause."""
+    max_persisted_messages: ClassVar[int | None] = None
+    """The oldest messages beyond so many are deleted; None keeps all."""
+    when_unwatched: ClassVar[Unwatched] = "continue"
+    """Whether a reply goes on when everybody has left, or is stopped after a
+    time: ``CancelAfter(seconds)``."""
+
+    tools: ClassVar[Sequence[Callable[..., Any]]] = ()
+    """Functions that a model may call, plain or made by ``@tool``. What it calls
+    is run as part of the turn; see ``docs/reference/tools.md``."""
+    max_tool_steps: ClassVar[int] = 10
+    """How often a model is asked in one turn, by adapters that ask it again with
+    the results of the tools it called."""
+
+    runner: ClassVar[str | None] = None
+    """Who runs the turns: ``"inprocess"`` (the server that took the request),
+    ``"worker"`` (``manage.py run_turns``), ``"django.tasks"`` or ``"celery"``;
+    None: as the setting ``RUNNER`` says."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Not inherited: two classes under one name would share conversations.
         if "agent_name" not in cls.__dict__:
             cls.agent_name = kebab(cls.__name__)
-        if not 0 < len(cls.agent_name) <= _MAX_NAME or "/" in cls.agent_name:
-            raise ValueError(
-                f"agent_name {cls.agent_name!r} of {cls.__qualname__} must be 1 to "
-                f"{_MAX_NAME} characters without a slash"
-            )
         if "title" not in cls.__dict__:
-            cls.title = cls.agent_name.replace("-", " ").capitalize()
+            cls.title = str(cls.agent_name).replace("-", " ").capitalize()
+        attributes.check(cls)
 
     def on_chat_message(self, turn: Turn) -> Any:
         """Answer *turn*: an async generator, or a function that returns a
@@ -51,11 +83,47 @@ class Agent:
         )
 
     def on_chat_response(self, result: TurnResult) -> Any:
-        """Called once after each turn that began a reply, however it ended."""
+        """Called once for each turn that began a reply, however it ended.
+
+        By the process that ran the turn or, if that one died, by another: the
+        database decides who takes the call. Who took it and dies in the middle
+        of the hook is not replaced. What the hook raises is logged, and changes
+        nothing about the turn.
+        """
+
+    def on_recover(self, turn: Turn) -> Any:
+        """Called when an interrupted turn is continued or restarted, before
+        ``on_chat_message`` gets the same *turn*. What it raises is logged."""
 
     def sanitize_message(self, message: UIMessage) -> UIMessage:
-        """The message to store instead of *message*, a finished reply."""
+        """The message to store instead of *message*: a finished reply, or one that
+        a client sent. It may be called again for a message that is stored.
+
+        Where it raises, nothing is stored and the client is told so.
+        """
         return message
+
+    def get_initial_state(self) -> Any:
+        """The state that clients see until one was stored; None: they see none."""
+        return None
+
+    def validate_state(self, state: Any, user: Any) -> Any:
+        """Called before the *state* that a client sends is stored: raise to
+        refuse it. The client is told that it was rejected."""
+
+    def on_clear(self, conversation: ConversationRef) -> Any:
+        """Called after *conversation* was cleared. What it raises is logged."""
+
+    @classmethod
+    def conversation(cls, name: str, *, owner: Any = None) -> ConversationHandle:
+        """The conversation *name* for code; does no I/O.
+
+        *owner*: a user, or an owner key (that of a visitor, ``""`` for a room
+        that nobody owns). Raises ``ValueError`` for a name that cannot be.
+        """
+        from .handle import ConversationHandle  # it needs the apps to be loaded
+
+        return ConversationHandle(cls, name, owner)
 
     def conversation_owner(self, user: Any, name: str) -> str | None:
         """The owner key of the conversation that *user* calls *name*.

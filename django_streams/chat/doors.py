@@ -11,6 +11,7 @@ from .. import access, ids
 from ..access import Subject
 from ..turns import hooks
 from ..turns.records import ConversationRef
+from . import attributes
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -56,7 +57,8 @@ async def admit(
         raise Refused(NO_LOGIN)
     visitor = await access.aowner_key(subject, create=create)
     try:
-        owner = await hooks.call(agent.conversation_owner, user, name)
+        found = await hooks.call(agent.conversation_owner, user, name)
+        owner = attributes.check_owner(type(agent), found)
         if owner is None:
             owner = visitor
         if owner is None:

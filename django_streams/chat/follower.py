@@ -1,7 +1,7 @@
 """Shows the chunks of replies to one connection, one reply after the other.
 
 It pulls from the store and pauses when a send blocks, so a client that does not
-read holds one batch and no more.
+read holds one page and no more.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from .. import conf
 from ..exceptions import (
@@ -19,26 +19,36 @@ from ..exceptions import (
     StreamNotFoundError,
     StreamUnavailableError,
 )
+from ..spans import Slice
 from ..streams import Streams
-from .handshake import Follow, Replay, Reply
+from .frames import frames
+from .handshake import Action, Follow, Replay, Reply
 from .pace import Pace
+from .protocol import Response
 
 logger = logging.getLogger("django_streams.chat")
 
-BATCH = 100
-"""Chunks of a replay that are fetched and held at a time."""
-
 SendText = Callable[[str], Awaitable[None]]
+SendAll = Callable[[Iterable[str]], Awaitable[None]]
+Do = Callable[[Sequence[Action]], Awaitable[None]]
 
 
 class Follower:
-    """One task at a time; *idle* is called whenever there is nothing to show."""
+    """One task at a time; *idle* is called whenever there is nothing to show, *do*
+    with what comes right after a replay."""
 
     def __init__(
-        self, streams: Streams, send: SendText, idle: Callable[[], None]
+        self,
+        streams: Streams,
+        send: SendText,
+        send_all: SendAll,
+        do: Do,
+        idle: Callable[[], None],
     ) -> None:
         self._streams = streams
         self._send = send
+        self._send_all = send_all
+        self._do = do
         self._idle = idle
         self._jobs: deque[Follow | Replay] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -87,42 +97,85 @@ class Follower:
                 # Deleted: what comes next tells how the turn ended.
                 await self._show(job.reply, job)
             if isinstance(job, Replay):
-                await self._send(job.last)
+                await self._do(job.then)
 
     async def _show(self, reply: Reply, job: Follow | Replay) -> None:
         replayed = 0
         if isinstance(job, Replay) or job.replay:
             status = await self._streams.astatus(reply.stream)
             replayed = status.cursor if status is not None else 0
-        response = reply.response
-        position = 0
-        complete = isinstance(job, Follow) and job.replay
-        if complete and not replayed:
-            await self._send(response.replay_complete())
-        self._live = isinstance(job, Follow) and not replayed
+        shown = _Shown(reply.response, job, replayed)
+        if not replayed and not await self._replayed(shown):
+            return
         while True:
+            # A page at a time: its frames are made for all who read it.
+            reader = self._streams.follower(
+                reply.stream, start=shown.position, batch_size=None
+            )
             try:
-                async with aclosing(
-                    self._streams.aread_batches(
-                        reply.stream, start=position, batch_size=BATCH, raw=True
-                    )
-                ) as batches:
-                    async for batch in batches:
-                        for item in batch:
-                            replay = item.seq < replayed
-                            frame = response.chunk(item.seq, item.chunk, replay=replay)
-                            await self._pace.pay(len(frame))
-                            await self._send(frame)
-                            position = item.seq + 1
-                            if position != replayed:
-                                continue
-                            if complete:
-                                await self._send(response.replay_complete())
-                            if self._jobs:
-                                # Accepted again in the middle of the replay.
-                                return
-                            self._live = isinstance(job, Follow)
+                while (parts := await reader.anext()) is not None:
+                    if not await self._put_out(parts, shown):
+                        return
+                    # Who waits for news holds no page.
+                    del parts
                 return
             except StreamUnavailableError as error:
                 logger.warning("reading %s goes on later: %s", reply.stream, error)
                 await asyncio.sleep(conf.get().POLL_MAX)
+            finally:
+                reader.leave()
+
+    async def _put_out(self, parts: list[Slice], shown: _Shown) -> bool:
+        """Send *parts*; False if the reply was accepted again meanwhile."""
+        for part in parts:
+            old, new = part.split(shown.replayed)
+            if old is not None:
+                await self._send_part(old, shown.response.replayed, shown.base)
+                shown.position = old.first + old.length
+                over = shown.position == shown.replayed
+                if over and not await self._replayed(shown):
+                    return False
+            if new is not None:
+                await self._send_part(new, shown.response.live, shown.base)
+                shown.position = new.first + new.length
+        return True
+
+    async def _replayed(self, shown: _Shown) -> bool:
+        """What was stored has been sent. False if that is all that is wanted."""
+        job = shown.job
+        if isinstance(job, Follow) and job.replay:
+            await self._send(shown.response.replay_complete())
+        if any(later.reply == job.reply for later in self._jobs):
+            # Accepted again in the middle of it.
+            return False
+        self._live = isinstance(job, Follow)
+        return True
+
+    async def _send_part(self, part: Slice, head: str, base: int) -> None:
+        left = part.length
+        for piece in frames(part, head, base):
+            if self._pace.limits:
+                for frame in piece:
+                    await self._pace.pay(len(frame))
+                    await self._send(frame)
+            else:
+                await self._send_all(piece)
+            left -= len(piece)
+            if left:
+                # A socket that takes everything never gives the loop away.
+                await asyncio.sleep(0)
+
+
+@dataclass(slots=True)
+class _Shown:
+    """How far a reply has been shown."""
+
+    response: Response
+    job: Follow | Replay
+    replayed: int
+    """Chunks before this seq go out as a replay."""
+    position: int = 0
+
+    @property
+    def base(self) -> int:
+        return self.job.reply.base

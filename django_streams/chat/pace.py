@@ -22,6 +22,10 @@ class Pace:
         self._rate = conf.get().SSE_PACE if server_buffers() else None
         self._paid_until = 0.0
 
+    @property
+    def limits(self) -> bool:
+        return bool(self._rate)
+
     async def pay(self, size: int) -> None:
         """Wait until *size* more bytes may go out."""
         if not self._rate:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.urls import URLPattern, re_path
 
-from ..turns.runner import register
+from ..turns.agents import register
 from .consumer import AIChatConsumer
 from .views import get_messages
 
@@ -29,7 +29,12 @@ def agent_routes(*agents: type[AIChatConsumer]) -> list[Any]:
 
 
 def agent_urls(*agents: type[AIChatConsumer]) -> list[URLPattern]:
-    """URL patterns for ``include()``: ``agents/<agent>/<name>/get-messages``."""
+    """URL patterns for ``include()``: ``agents/<agent>/<name>/get-messages``.
+
+    Also lets this process run the agents' turns, as :func:`agent_routes` does.
+    """
+    for agent in agents:
+        register(agent.agent_name, agent)
     return [
         re_path(
             _address(agent, r"(?:/.*)?/get-messages\Z"),

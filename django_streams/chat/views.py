@@ -11,17 +11,24 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import get_script_prefix
+from django.utils.cache import patch_vary_headers
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 
-from .. import access, ids
+from .. import access, conf, ids
 from ..access import Subject
-from ..turns import door, transcript
+from ..turns import door, patrol, transcript
 from .agent import Agent
 from .doors import FORBIDDEN, NO_LOGIN, Refused, admit
 
 _STATUS = {NO_LOGIN: 401, FORBIDDEN: 403}
+
+
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
+    "Access-Control-Max-Age": "86400",
+}
 
 
 @transaction.non_atomic_requests
@@ -32,7 +39,37 @@ async def get_messages(
 
     A visitor whom the agent allows gets an id in the session here, because the
     socket that is opened next cannot set a cookie. Nothing else is made.
+    Pages of the origins in ``CHAT_CORS_ORIGINS`` may read the answer.
     """
+    cors = _cors(request)
+    if request.method == "OPTIONS" and cors:
+        wanted = request.headers.get("Access-Control-Request-Headers")
+        headers = {"Access-Control-Allow-Headers": wanted} if wanted else {}
+        return HttpResponse(headers=cors | _PREFLIGHT | headers)
+    response = await _messages(request, name, agent)
+    for header, value in cors.items():
+        response[header] = value
+    if conf.get().CHAT_CORS_ORIGINS:
+        # Also what a page of another origin was refused is not for this one.
+        patch_vary_headers(response, ["Origin"])
+    return response
+
+
+def _cors(request: HttpRequest) -> dict[str, str]:
+    """What lets the page that asks read the answer; empty if it may not."""
+    origin = request.headers.get("Origin", "")
+    allowed = conf.get().CHAT_CORS_ORIGINS
+    if origin and origin in allowed:
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Credentials": "true",
+        }
+    return {"Access-Control-Allow-Origin": "*"} if "*" in allowed else {}
+
+
+async def _messages(
+    request: HttpRequest, name: str, agent: type[Agent]
+) -> HttpResponse:
     if request.method not in ("GET", "HEAD"):
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
     subject = Subject(await request.auser(), getattr(request, "session", None))
@@ -41,6 +78,7 @@ async def get_messages(
     except Refused as refused:
         status = _STATUS[refused.code]
         return HttpResponse("[]", content_type="application/json", status=status)
+    patrol.start()
     texts = await door.run(transcript.texts, admission.ref)
     response = HttpResponse(f"[{','.join(texts)}]", content_type="application/json")
     response["Cache-Control"] = "no-store"

@@ -23,6 +23,9 @@ class Conversation(models.Model):
     state = models.TextField(null=True)
     last_body = models.TextField(null=True)
     last_client_tools = models.TextField(null=True)
+    awaited = models.TextField(null=True)
+    """JSON of answers to tool calls that wait for the running turn's end, and of
+    the continuation that waits for further answers."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -75,6 +78,8 @@ class Turn(models.Model):
         max_length=10, choices=[(s, s) for s in TURN_STATUSES], default="queued"
     )
     attempt = models.IntegerField(default=0)
+    handovers = models.IntegerField(default=0)
+    """How many of the attempts ended because a runner gave the turn back."""
     trigger = models.CharField(max_length=32, default="submit-message")
     continuation = models.BooleanField(default=False)
     body = models.TextField(null=True)
@@ -82,13 +87,36 @@ class Turn(models.Model):
     generation = models.BigIntegerField(default=0)
     stream = models.CharField(max_length=256, default="")
     """Public id of the turn's stream; not a foreign key: gc deletes logs first."""
+    seq_base = models.BigIntegerField(default=0)
+    """What clients are told is added to it: they drop what they take for known of
+    a continuation, also when it was begun anew."""
     message_id = models.CharField(max_length=256, default="")
+    message_gone = models.BooleanField(default=False)
+    """Its message was stored and then deleted on purpose: replaced by another
+    answer, or beyond the number that is kept."""
     origin_ids = models.TextField(default="[]")
     """JSON list of the ids of the user messages that this turn answers."""
     user_key = models.CharField(max_length=128, default="")
+    overlapping = models.BooleanField(default=False)
+    """Accepted while another turn ran or waited: a later one may overtake it."""
+    joined_ids = models.TextField(default="[]")
+    """JSON list of the ids of user messages that become one before it runs."""
+    deferred = models.TextField(null=True)
+    """JSON list of messages that are stored when its time comes."""
+    replaces_after = models.BigIntegerField(null=True)
+    """Of a regeneration: what earlier turns said behind this position of the
+    transcript goes when its time comes."""
     epoch = models.BigIntegerField(default=0)
     lease_seconds = models.FloatField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
+    runner = models.CharField(max_length=32, default="")
+    """Token of the run that has the turn, or calls its completion hook: tells
+    after a lost answer whether a conditional update was one's own."""
+    respond_by = models.DateTimeField(null=True, db_index=True)
+    """Set from the turn's end until somebody took the call of the completion
+    hook; its runner's own until this time, then anybody's."""
+    offered_until = models.DateTimeField(null=True)
+    """A task was enqueued that runs it; after this time another one may be."""
     not_before = models.DateTimeField(null=True)
     cancel_requested = models.DateTimeField(null=True)
     error = models.TextField(null=True)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Coroutine, Iterable
+from itertools import chain
 from typing import Any
 
 from ..exceptions import StreamClosedError, StreamNotFoundError
+from ..spans import Slice
 from ..streams import Streams
 from ..types import StreamState, StreamStatus
 from . import encoder
@@ -47,6 +48,7 @@ class EventStream:
         "_caught_up",
         "_created_at",
         "_cursor",
+        "_ended",
         "_follower",
         "_helpers",
         "_loop",
@@ -54,6 +56,8 @@ class EventStream:
         "_over",
         "_paid_until",
         "_plan",
+        "_replayed",
+        "_reset_told",
         "_retry",
         "_sending",
         "_stream_id",
@@ -77,15 +81,20 @@ class EventStream:
         self._follower = streams.follower(
             status.stream_id,
             start=plan.start,
-            batch_size=terms.batch_size,
+            # A page at a time: cut into batches here, it holds no chunk any more.
+            batch_size=None,
             on_up_to_date=self._up_to_date,
-            raw=True,
         )
         self._next = plan.start
         """Seq after the last chunk put out."""
         self._retry: int | None = RETRY_MS[secrets.randbelow(len(RETRY_MS))]
         self._caught_up = False
         """The client is to be told that it is up to date."""
+        self._replayed = False
+        """It was told."""
+        self._reset_told = False
+        self._ended = False
+        """The end event is on its way."""
         self._over = False
         """Somebody ended the response: nothing more is sent."""
         self._beat = False
@@ -118,47 +127,21 @@ class EventStream:
         if terms.guard is not None:
             self._help(self._keep_asking(terms.guard))
         try:
-            async with aclosing(self._events()) as events:
-                async for data in events:
+            while (writes := await self._more()) is not None:
+                for data in writes:
                     if terms.pace:
                         await self._pay(len(data), terms.pace)
                     if self._over:
                         return
                     self._beat = False
                     self._wrote, self._sending = self._loop.time(), True
-                    yield data
+                    if self._retry is None:
+                        yield data
+                    else:
+                        yield self._first(data)
                     self._wrote, self._sending = self._loop.time(), False
                     del data
-        finally:
-            self._task = None
-            for owned in (self._timer, self._age, *self._helpers):
-                if owned is not None:
-                    owned.cancel()
-            await asyncio.gather(*self._helpers, return_exceptions=True)
-
-    # What is sent
-
-    async def _events(self) -> AsyncGenerator[bytes, None]:
-        """Every write but the retry time and the pace; ends with the response."""
-        try:
-            if self._plan.reset:
-                yield self._first(encoder.reset(self._cursor))
-            async with aclosing(self._follower.abatches(pulse=True)) as batches:
-                async for batch in batches:
-                    if batch:
-                        self._next = batch[-1].seq + 1
-                        for data in encoder.encode_chunks(batch):
-                            yield self._first(data)
-                    if self._caught_up:
-                        self._caught_up = False
-                        yield self._first(encoder.up_to_date())
-                    if self._over:
-                        return
-                    if self._beat:
-                        yield encoder.HEARTBEAT
-            end = self._end(await self._streams.astatus(self._stream_id))
-        except (StreamNotFoundError, StreamClosedError):
-            end = encoder.error(DELETED, self._next)
+                del writes
         except Exception:
             # Nothing may escape into the server: Daphne's housekeeping dies of
             # an exception after the headers. No end event, so the client comes
@@ -168,15 +151,51 @@ class EventStream:
                 "will reconnect",
                 self._stream_id,
             )
-            return
-        yield self._first(end)
+        finally:
+            self._follower.leave()
+            self._task = None
+            for owned in (self._timer, self._age, *self._helpers):
+                if owned is not None:
+                    owned.cancel()
+            await asyncio.gather(*self._helpers, return_exceptions=True)
+
+    # What is sent
+
+    async def _more(self) -> Iterable[bytes] | None:
+        """What to write next; None once the response is over."""
+        if self._over or self._ended:
+            return None
+        try:
+            parts = await self._follower.anext()
+            if parts is not None:
+                return self._writes(parts)
+            end = self._end(await self._streams.astatus(self._stream_id))
+        except (StreamNotFoundError, StreamClosedError):
+            end = encoder.error(DELETED, self._next)
+        self._ended = True
+        return [end]
+
+    def _writes(self, parts: list[Slice]) -> Iterable[bytes]:
+        before, after = [], []
+        if self._plan.reset and not self._reset_told:
+            self._reset_told = True
+            before.append(encoder.reset(self._cursor))
+        # While following, what came since the last write is one.
+        most = None if self._replayed else self._terms.batch_size
+        if self._caught_up:
+            self._caught_up, self._replayed = False, True
+            after.append(encoder.up_to_date())
+        if self._beat:
+            after.append(encoder.HEARTBEAT)
+        if not parts:
+            return before + after
+        self._next = parts[-1].first + parts[-1].length
+        return chain(before, encoder.encode(parts, most=most), after)
 
     def _first(self, data: bytes) -> bytes:
-        """*data*; the first event also tells when to reconnect."""
-        if self._retry is None:
-            return data
+        """*data*, the first event, which also tells when to reconnect."""
         retry, self._retry = self._retry, None
-        return encoder.with_retry(data, retry)
+        return data if retry is None else encoder.with_retry(data, retry)
 
     def _up_to_date(self) -> None:
         self._caught_up = True

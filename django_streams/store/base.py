@@ -138,8 +138,15 @@ class StreamStore(ABC):
         """Await *work* off the event loop. Cancelled: it may still complete."""
 
     @abstractmethod
-    def submit(self, work: Callable[[], R]) -> Future[R]:
-        """Run *work* in the background."""
+    async def run_waiting(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        """As :meth:`run`, for what may wait for a row that somebody holds.
+
+        However many of them wait, what only reads goes on.
+        """
+
+    @abstractmethod
+    def submit(self, work: Callable[[], R], *, waits: bool = False) -> Future[R]:
+        """Run *work*, which may wait for a held row or not, in the background."""
 
     @abstractmethod
     def in_atomic(self) -> bool:
@@ -208,8 +215,14 @@ class StreamStore(ABC):
         """Settle as interrupted if the lease is still lapsed for one lease."""
 
     @abstractmethod
-    def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
-        """Extend the lease; whether a cancel was requested."""
+    def renew(
+        self, pk: int, stream_id: str, epoch: int, *, patient: bool = True
+    ) -> bool:
+        """Extend the lease; whether a cancel was requested.
+
+        Not *patient*: where somebody holds the row nothing is done, and False
+        returned, for who renews the leases of many streams waits for none.
+        """
 
     @abstractmethod
     def cancel_requested(self, pks: Sequence[int]) -> set[int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -20,6 +22,13 @@ from .base import StreamStore
 from .pool import get_pool
 
 R = TypeVar("R")
+
+_admitted: ContextVar[weakref.ref[asyncio.Task[Any]] | None] = ContextVar(
+    "django_streams_admitted", default=None
+)
+"""The task that was seen not to come through async_to_sync. To look costs as much
+as the rest of an append on the loop; a context is copied to other tasks, so the
+task is compared."""
 
 STREAM = '"django_streams_stream"'
 BLOCK = '"django_streams_chunkblock"'
@@ -46,19 +55,32 @@ class DatabaseStore(StreamStore):
     async def admit(self) -> None:
         if self.inline:
             return
+        task = asyncio.current_task()
+        known = _admitted.get()
+        if known is not None and known() is task:
+            return
         if getattr(AsyncToSync.executors, "current", None) is not None:
             # Called through async_to_sync: the caller's thread may hold a
             # transaction that our own connection could neither see nor join.
             await sync_to_async(self._refuse_atomic, thread_sensitive=True)()
+        elif task is not None:
+            # What async_to_sync runs is a task of its own, so this one never is.
+            _admitted.set(weakref.ref(task))
 
     async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
-        if self.inline:
-            return await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
-        await self.admit()
-        return await asyncio.wrap_future(self.submit(lambda: work(*args, **kwargs)))
+        return await self._await(lambda: work(*args, **kwargs), waits=False)
 
-    def submit(self, work: Callable[[], R]) -> Future[R]:
-        return get_pool().submit(work)
+    async def run_waiting(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        return await self._await(lambda: work(*args, **kwargs), waits=True)
+
+    async def _await(self, work: Callable[[], R], *, waits: bool) -> R:
+        if self.inline:
+            return await sync_to_async(work, thread_sensitive=True)()
+        await self.admit()
+        return await asyncio.wrap_future(self.submit(work, waits=waits))
+
+    def submit(self, work: Callable[[], R], *, waits: bool = False) -> Future[R]:
+        return get_pool().submit(work, waits=waits)
 
     def _refuse_atomic(self) -> None:
         if self.in_atomic():
@@ -98,14 +120,17 @@ class DatabaseStore(StreamStore):
         """The statement in this vendor's quoting (written with ANSI quotes)."""
         return text
 
+    def _cursor(self) -> AbstractContextManager[Any]:
+        return self.connection.cursor()
+
     def execute(self, text: str, params: Sequence[Any]) -> int:
         """Run one statement; how many rows it touched."""
-        with self.connection.cursor() as cursor:
+        with self._cursor() as cursor:
             cursor.execute(self._sql(text), params)
             return int(cursor.rowcount)
 
     def rows(self, text: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with self.connection.cursor() as cursor:
+        with self._cursor() as cursor:
             cursor.execute(self._sql(text), params)
             return list(cursor.fetchall())
 

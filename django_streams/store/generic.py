@@ -138,7 +138,7 @@ class GenericStore(ReadingStore):
         marks = ", ".join(["%s"] * len(pks))
         rows = self.rows(
             f'SELECT "id" FROM {STREAM} WHERE "id" IN ({marks}) ORDER BY "id" '
-            "FOR UPDATE SKIP LOCKED",
+            f"{self.LOCK} SKIP LOCKED",
             list(pks),
         )
         free = {row[0] for row in rows}
@@ -310,24 +310,33 @@ class GenericStore(ReadingStore):
             return row[0] == request.token or self.settle(request)
 
     def settle_lapsed(self, pk: int, epoch: int) -> bool:
-        return bool(
-            self.execute(
-                f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
-                f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
-                f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
-                f"AND {self.lapsed}",
-                [
-                    StreamState.ERRORED.value,
-                    INTERRUPTED,
-                    pk,
-                    StreamState.STREAMING.value,
-                    epoch,
-                ],
-            )
-        )
-
-    def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
         with self.atomic():
+            if not self._lock_free([pk]):
+                # Somebody is at work on it, and readers must not stand behind
+                # him: there are few threads for all of them.
+                return False
+            return bool(
+                self.execute(
+                    f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
+                    f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
+                    f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
+                    f"AND {self.lapsed}",
+                    [
+                        StreamState.ERRORED.value,
+                        INTERRUPTED,
+                        pk,
+                        StreamState.STREAMING.value,
+                        epoch,
+                    ],
+                )
+            )
+
+    def renew(
+        self, pk: int, stream_id: str, epoch: int, *, patient: bool = True
+    ) -> bool:
+        with self.atomic():
+            if not (patient or self._lock_free([pk])):
+                return False
             done = self.execute(
                 f'UPDATE {STREAM} SET "lease_expires_at" = {self.lease_end} '
                 f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s',

@@ -102,7 +102,10 @@ class MemoryStore(StreamStore):
     async def run(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
         return work(*args, **kwargs)
 
-    def submit(self, work: Callable[[], R]) -> Future[R]:
+    async def run_waiting(self, work: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        return work(*args, **kwargs)
+
+    def submit(self, work: Callable[[], R], *, waits: bool = False) -> Future[R]:
         future: Future[R] = Future()
         try:
             future.set_result(work())
@@ -230,7 +233,9 @@ class MemoryStore(StreamStore):
             self._end(stream, StreamState.ERRORED, INTERRUPTED)
             return True
 
-    def renew(self, pk: int, stream_id: str, epoch: int) -> bool:
+    def renew(
+        self, pk: int, stream_id: str, epoch: int, *, patient: bool = True
+    ) -> bool:
         with self._lock:
             stream = self._writable(pk, stream_id, epoch)
             stream.touch(self._clock())

@@ -19,7 +19,7 @@ from .database import BLOCK, STREAM
 from .generic import GenericStore
 from .reading import hole
 
-_MAX_BLOCKS = 500
+MAX_BLOCKS = 500
 """Blocks that one page may span. Both servers end a recursion after 1,000 steps,
 MySQL with an error."""
 
@@ -244,7 +244,7 @@ class MySQLStore(GenericStore):
             f'UNION ALL SELECT b."seq_from", b."seq_from" + b."count", '
             f'w."size" + LENGTH(b."body"), w."n" + 1 FROM w JOIN {BLOCK} b '
             f'ON b."stream_id" = %s AND b."seq_from" = w."next" '
-            f'WHERE w."size" < %s AND w."n" < {_MAX_BLOCKS}) '
+            f'WHERE w."size" < %s AND w."n" < {MAX_BLOCKS}) '
             f'SELECT s."id", "state", "cursor", "epoch", {self.lapsed}, '
             f'b."seq_from", b."body" FROM {STREAM} s LEFT JOIN (w JOIN {BLOCK} b '
             f'ON b."stream_id" = %s AND b."seq_from" = w."at" AND w."next" > %s) '

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -13,6 +14,16 @@ from ..types import StreamState
 from .base import Append, OpenRequest, Stored
 from .database import BLOCK, STREAM
 from .generic import GenericStore
+from .prepared import PreparedStatements, is_prepared
+from .reading import MAX_BLOCKS
+
+_LARGE, _FEW = 16_384, 16
+"""Where blocks are this large a page looks at few: at a thousand, the sum of
+lengths costs as much as the bodies."""
+
+_READ_ONLY = "25006"
+"""SQLSTATE of a write that the server refuses: during a failover it is a standby
+still, or not the primary any more."""
 
 
 class PostgreSQLStore(GenericStore):
@@ -23,6 +34,22 @@ class PostgreSQLStore(GenericStore):
     # Plain bytea through Django reads at 156-214 MB/s, this at 557-670.
     BODY_IN: ClassVar[str] = "convert_to(%s, 'UTF8')"
     BODY_OUT: ClassVar[str] = "convert_from(b.\"body\", 'UTF8')"
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(alias)
+        self._prepared = PreparedStatements()
+
+    def _cursor(self) -> AbstractContextManager[Any]:
+        return self._prepared.cursor(self.connection)
+
+    def transient(self, error: Exception) -> bool:
+        # The driver's error, also where it did not come through Django.
+        codes = (getattr(one, "sqlstate", None) for one in (error, error.__cause__))
+        return (
+            super().transient(error)
+            or _READ_ONLY in codes
+            or self._prepared.failed(error)
+        )
 
     @property
     def clock(self) -> str:
@@ -39,7 +66,39 @@ class PostgreSQLStore(GenericStore):
         return body
 
     def _body(self, stored: Any) -> str:
-        return str(stored)
+        return stored if isinstance(stored, str) else str(stored, "utf-8")
+
+    def _page_rows(self, pk: int, start: int, max_bytes: int) -> list[tuple[Any, ...]]:
+        # One scan from the first block on, with the bodies: here they are
+        # pointers until convert_from() reads what is left of them. Joining the
+        # lengths back to the blocks, as elsewhere, became a nested loop over the
+        # stream: 12 ms a page of a 50 MB log against 1.4.
+        params = [pk, pk, start, pk, start, start, max_bytes, pk]
+        with self._cursor() as cursor:
+            if is_prepared(cursor):
+                # As bytes, decoded here: a third less time than as text.
+                cursor.execute(self._page_sql('b."body"'), params, binary=True)
+            else:
+                cursor.execute(self._page_sql(self.BODY_OUT), params)
+            return list(cursor.fetchall())
+
+    def _page_sql(self, body: str) -> str:
+        return (
+            f'SELECT s."id", "state", "cursor", "epoch", {self.lapsed}, '
+            f'b."seq_from", {body} FROM {STREAM} s LEFT JOIN ('
+            f'SELECT "stream_id", "seq_from", "count", "body", '
+            f'SUM(LENGTH("body")) OVER (ORDER BY "seq_from") AS "upto" '
+            f'FROM (SELECT * FROM {BLOCK} WHERE "stream_id" = %s '
+            f'AND "seq_from" >= COALESCE((SELECT "seq_from" FROM {BLOCK} '
+            f'WHERE "stream_id" = %s AND "seq_from" <= %s '
+            f'ORDER BY "seq_from" DESC LIMIT 1), 0) '
+            f'ORDER BY "seq_from" LIMIT (SELECT CASE WHEN LENGTH("body") > {_LARGE} '
+            f'THEN {_FEW} ELSE {MAX_BLOCKS} END FROM {BLOCK} WHERE "stream_id" = %s '
+            f'AND "seq_from" <= %s ORDER BY "seq_from" DESC LIMIT 1)) v) b '
+            f'ON b."stream_id" = s."id" AND b."seq_from" + b."count" > %s '
+            f'AND (b."upto" <= %s OR b."upto" = LENGTH(b."body")) '
+            f'WHERE s."id" = %s ORDER BY b."seq_from"'
+        )
 
     def append(self, entry: Append) -> int:
         if self._in_one_block(entry):
@@ -90,13 +149,15 @@ class PostgreSQLStore(GenericStore):
             stored = {one.pk} if self._put_one(one, at[one.pk], free) else set()
         else:
             stored = self._put_batch(whole, at) if whole else set()
+        rest = [entry for entry in entries if entry.pk not in stored]
+        answers = self._put_rest(rest) if rest else {}
         results: list[Stored] = []
         for entry in entries:
             if entry.pk in stored:
                 entry.expected = at[entry.pk]
                 results.append(entry.expected)
             else:
-                results.append(self._put_alone(entry))
+                results.append(answers[entry.pk])
         return results
 
     def _put_batch(self, entries: Sequence[Append], at: dict[int, int]) -> set[int]:
@@ -134,23 +195,60 @@ class PostgreSQLStore(GenericStore):
         )
         return {row[0] for row in rows}
 
-    def _put_alone(self, entry: Append) -> Stored:
-        """Why the batch left it out: locked, refused, or stored elsewhere."""
-        try:
-            with self.atomic():
-                if not self._try_lock(entry.pk):
-                    return None
-                return self._append_locked(entry)
-        except StreamsError as refused:
-            return refused
+    def _put_rest(self, entries: Sequence[Append]) -> dict[int, Stored]:
+        """What the statement left out: locked, refused, or to be stored elsewhere.
 
-    def _try_lock(self, pk: int) -> bool:
-        """Lock the row unless somebody holds it; also true when it is gone."""
-        if self.row(
-            f'SELECT 1 FROM {STREAM} WHERE "id" = %s {self.LOCK} SKIP LOCKED', [pk]
-        ):
-            return True
-        return not self.row(f'SELECT 1 FROM {STREAM} WHERE "id" = %s', [pk])
+        In one transaction for all, or two processes that append to the same
+        streams, and so miss each other's rows all the time, pay six round trips
+        for each.
+        """
+        answers: dict[int, Stored] = {}
+        moved: list[Append] = []
+        with self.atomic():
+            rows = self._lock_unheld([entry.pk for entry in entries])
+            for entry in entries:
+                if entry.pk not in rows:
+                    answers[entry.pk] = None
+                elif (
+                    (row := rows[entry.pk]) is not None
+                    and row[0] == entry.epoch
+                    and not entry.maybe_stored
+                    and self._in_one_block(entry)
+                ):
+                    # A retry must look here, should the answer be lost.
+                    entry.expected = answers[entry.pk] = row[1]
+                    moved.append(entry)
+                else:
+                    try:
+                        answers[entry.pk] = self._append_locked(entry)
+                    except StreamsError as refused:
+                        answers[entry.pk] = refused
+            if moved:
+                self._put_batch(moved, {entry.pk: entry.expected for entry in moved})
+        return answers
+
+    def _lock_unheld(self, pks: Sequence[int]) -> dict[int, tuple[int, int] | None]:
+        """Lock the rows that nobody else holds, in the order of ids.
+
+        For each its epoch and cursor, or None where the stream takes no append
+        or is gone.
+        """
+        rows = self.rows(
+            f'SELECT "id", "epoch", "cursor", "state" = %s AND "cancel_requested" IS '
+            f'NULL FROM {STREAM} WHERE "id" = ANY(%s) ORDER BY "id" {self.LOCK} '
+            "SKIP LOCKED",
+            [StreamState.STREAMING.value, list(pks)],
+        )
+        mine: dict[int, tuple[int, int] | None] = {
+            pk: (epoch, cursor) if takes else None for pk, epoch, cursor, takes in rows
+        }
+        if missing := [pk for pk in pks if pk not in mine]:
+            # Held, or gone; a plain read waits for nobody.
+            held = self.rows(
+                f'SELECT "id" FROM {STREAM} WHERE "id" = ANY(%s)', [missing]
+            )
+            mine |= dict.fromkeys(set(missing) - {row[0] for row in held})
+        return mine
 
     def _insert_stream(self, request: OpenRequest) -> int | None:
         text, params = self._stream_insert(request)

@@ -13,7 +13,7 @@ from ..types import StreamState, StreamStatus
 from .base import Head, Page
 from .database import BLOCK, STREAM, DatabaseStore, aware, aware_or_none
 
-_MAX_BLOCKS = 1000
+MAX_BLOCKS = 1000
 """Blocks that one page may span; each holds at least one chunk."""
 
 
@@ -118,13 +118,14 @@ class ReadingStore(DatabaseStore):
             f'b."seq_from", {self.BODY_OUT} FROM {STREAM} s LEFT JOIN {BLOCK} b '
             f'ON b."stream_id" = s."id" AND b."seq_from" + b."count" > %s '
             f'AND b."seq_from" IN ('
-            f'SELECT w."seq_from" FROM (SELECT v."seq_from", '
-            f'SUM(v."size") OVER (ORDER BY v."seq_from") - v."size" AS "before" '
+            f'SELECT w."seq_from" FROM (SELECT v."seq_from", v."size", '
+            f'SUM(v."size") OVER (ORDER BY v."seq_from") AS "upto" '
             f'FROM (SELECT "seq_from", LENGTH("body") AS "size" FROM {BLOCK} '
             f'WHERE "stream_id" = %s AND "seq_from" >= COALESCE((SELECT '
             f'MAX("seq_from") FROM {BLOCK} WHERE "stream_id" = %s AND '
-            f'"seq_from" <= %s), 0) ORDER BY "seq_from" LIMIT {_MAX_BLOCKS}) v) w '
-            f'WHERE w."before" < %s) WHERE s."id" = %s ORDER BY b."seq_from"',
+            f'"seq_from" <= %s), 0) ORDER BY "seq_from" LIMIT {MAX_BLOCKS}) v) w '
+            f'WHERE w."upto" <= %s OR w."upto" = w."size") '
+            f'WHERE s."id" = %s ORDER BY b."seq_from"',
             [start, pk, pk, start, max_bytes, pk],
         )
 

@@ -111,6 +111,44 @@ def find_old(
     return [Old(*row) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """A stream whose blocks were left small, and below which seq to merge."""
+
+    pk: int
+    below: int
+
+
+def find_scattered(
+    store: GenericStore, *, quiet: float, after: int, limit: int
+) -> list[Scattered]:
+    """Up to *limit* streams with blocks to merge, none changed for *quiet* seconds.
+
+    A merged block has no writer, so what is merged already is not found again;
+    blocks that are too large to have a neighbour are, and stay as they are.
+    """
+    since = store.after('s."updated_at"', "%s")
+    rows = store.rows(
+        # The last block of a live stream keeps its token: by it a retry finds
+        # out that it is stored.
+        f'SELECT s."id", CASE WHEN s."state" = %s THEN MAX(b."seq_from") '
+        f'ELSE s."cursor" END FROM {STREAM} s JOIN {BLOCK} b '
+        f'ON b."stream_id" = s."id" AND b."writer" IS NOT NULL '
+        f'WHERE s."id" > %s AND {since} < {store.clock} '
+        f'GROUP BY s."id", s."state", s."cursor" '
+        f'HAVING COUNT(*) > CASE WHEN s."state" = %s THEN 2 ELSE 1 END '
+        f'ORDER BY s."id" LIMIT %s',
+        [
+            StreamState.STREAMING.value,
+            after,
+            quiet,
+            StreamState.STREAMING.value,
+            limit,
+        ],
+    )
+    return [Scattered(*row) for row in rows]
+
+
 def size(store: GenericStore, pk: int) -> int:
     """Bytes of chunk text that a stream holds."""
     row = store.row(

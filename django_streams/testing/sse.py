@@ -21,8 +21,14 @@ import json
 import re
 import socket
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
@@ -139,30 +145,18 @@ async def parse_sse(pieces: AsyncIterable[bytes]) -> AsyncIterator[SSEEvent]:
 class SSEStream:
     """A response being read. Iterate over it for its events."""
 
-    def __init__(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
         self.headers = headers
         """Names in lower case; of a repeated header the last value."""
         self.parser = SSEParser()
+        self.seen: list[SSEEvent] = []
         self.comments: list[SSEComment] = []
-        """Seen so far."""
+        """What came so far."""
         self.pieces: list[bytes] = []
         """Body pieces as the transfer coding cut them, decompressed."""
         self.ended = False
         """The body ended in order; False after a cut connection."""
-        self._reader = reader
-        self._writer = writer
-        self._inflate = (
-            zlib.decompressobj(zlib.MAX_WBITS | 16)
-            if headers.get("content-encoding") == "gzip"
-            else None
-        )
         self._events = self._read_events()
 
     def __aiter__(self) -> AsyncIterator[SSEEvent]:
@@ -176,22 +170,62 @@ class SSEStream:
 
         After a timeout the stream can be read no further.
         """
-        async with asyncio.timeout(timeout):
-            return await anext(self._events)
+        try:
+            async with asyncio.timeout(timeout):
+                return await anext(self._events)
+        except TimeoutError:
+            seen = ", ".join(f"{e.event} {e.data[:80]}" for e in self.seen[-20:])
+            raise TimeoutError(
+                f"waited {timeout:g} s for an event; those that came: {seen or 'none'}"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Read no further. Leaving the block that opened the stream does it."""
+        await self._events.aclose()
 
     async def text(self) -> str:
         """The body from here on, decoded, whatever it is."""
         return b"".join([piece async for piece in self._body()]).decode()
 
-    async def _read_events(self) -> AsyncIterator[SSEEvent]:
-        async for piece in self._body():
-            for item in self.parser.feed(piece):
-                if isinstance(item, SSEEvent):
-                    yield item
-                else:
-                    self.comments.append(item)
+    async def _read_events(self) -> AsyncGenerator[SSEEvent, None]:
+        async with aclosing(self._body()) as pieces:
+            async for piece in pieces:
+                for item in self.parser.feed(piece):
+                    if isinstance(item, SSEEvent):
+                        self.seen.append(item)
+                        yield item
+                    else:
+                        self.comments.append(item)
 
-    async def _body(self) -> AsyncIterator[bytes]:
+    def _body(self) -> AsyncGenerator[bytes, None]:
+        """The body's pieces; sets ``ended`` when it ends in order."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Go away with a reset (RST), as a client that crashed."""
+        raise NotImplementedError
+
+
+class _SocketStream(SSEStream):
+    """The response to a request over a socket."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        super().__init__(status, headers)
+        self._reader = reader
+        self._writer = writer
+        self._inflate = (
+            zlib.decompressobj(zlib.MAX_WBITS | 16)
+            if headers.get("content-encoding") == "gzip"
+            else None
+        )
+
+    async def _body(self) -> AsyncGenerator[bytes, None]:
         async for piece in self._coded():
             if self._inflate is not None:
                 piece = self._inflate.decompress(piece)
@@ -223,7 +257,6 @@ class SSEStream:
             self.ended = True
 
     def abort(self) -> None:
-        """Go away with a reset (RST), as a client that crashed."""
         self._writer.transport.abort()
 
 
@@ -269,7 +302,7 @@ async def open_sse(
         if method == "HEAD" or status == 204:
             got = {**got, "content-length": "0"}
             got.pop("transfer-encoding", None)
-        yield SSEStream(status, got, reader, writer)
+        yield _SocketStream(status, got, reader, writer)
     finally:
         writer.close()
 

@@ -115,11 +115,16 @@ def events_after(key: str, seq: int, limit: int) -> Sequence[Event]:
     ]
 
 
-def wake_key_of(pk: int) -> str:
-    """The key under which followers of a conversation wait."""
+def ref_of(pk: int) -> ConversationRef:
+    """Which conversation the row is."""
     agent, name, owner = (
         Conversation.objects.using(door.alias())
         .values_list("agent", "name", "owner_key")
         .get(pk=pk)
     )
-    return ConversationRef(agent, name, owner).wake_key
+    return ConversationRef(agent, name, owner)
+
+
+def wake_key_of(pk: int) -> str:
+    """The key under which followers of a conversation wait."""
+    return ref_of(pk).wake_key

@@ -30,9 +30,20 @@ def atomic() -> Iterator[str]:
         yield name
 
 
+def on_commit(work: Callable[[], object]) -> None:
+    """Call *work* once the caller's transaction commits; it must not raise."""
+    transaction.on_commit(work, using=alias())
+
+
 def wake_on_commit(key: str) -> None:
     """Wake whoever follows *key* once the caller's transaction commits."""
-    transaction.on_commit(lambda: get_waker().wake(key), using=alias())
+    on_commit(lambda: get_waker().wake(key))
+
+
+def call(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call *work* as :func:`run` does, on this thread and connection."""
+    store = get_store(alias())
+    return persist(store, lambda: work(*args, **kwargs))
 
 
 async def run(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,4 +54,4 @@ async def run(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     still take effect.
     """
     store = get_store(alias())
-    return await store.run(persist, store, lambda: work(*args, **kwargs))
+    return await store.run_waiting(persist, store, lambda: work(*args, **kwargs))

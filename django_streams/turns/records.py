@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -38,6 +38,10 @@ class EventKind(StrEnum):
     CLEARED = "cleared"
     MESSAGES = "messages"
     """The transcript changed without a turn."""
+    UPDATED = "updated"
+    """A tool call of a stored message got its answer."""
+    STATE = "state"
+    """The state that clients share was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,10 @@ class TurnRecord:
     epoch: int
     error: str | None
     cancel_requested: bool
+    seq_base: int = 0
+    """Where clients begin to count its chunks."""
+    handovers: int = 0
+    """Attempts that a runner gave back; they are no failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,10 @@ class Snapshot:
     """The newest accepted turn that nobody runs yet."""
     failed: TurnRecord | None = None
     """The newest turn, if it failed: what a late visitor is told."""
+    wanted: str | None = None
+    """Request id of the continuation that waits for further answers."""
+    owner: str = ""
+    """The connection that asked for it; empty once it is gone."""
     lapsed: bool = False
     """The running turn's lease is over: its runner is gone."""
 
@@ -110,6 +122,11 @@ class Snapshot:
         """The running turn, once its reply has begun."""
         running = self.running
         return running if running is not None and running.stream else None
+
+    def expects(self, request_id: str) -> bool:
+        """Whether a continuation of that id is still to come, or is on."""
+        on = [turn.request_id for turn in (self.running, self.queued) if turn]
+        return request_id in (self.wanted, *on)
 
     @property
     def pending(self) -> str | None:
@@ -128,9 +145,21 @@ class Ending:
     status: TurnStatus
     message: UIMessage | None = None
     """What is kept; None keeps nothing."""
+    answered: Collection[str] = ()
+    """The calls of it whose waiting answers it has."""
     error: str | None = None
     """Text for clients."""
     in_band: bool = False
     """The error came as a chunk of the reply."""
     spoke: bool = True
     """False when the handler returned None."""
+    says_all: bool = False
+    """The model said that it has nothing to add: its finish reason is "stop"."""
+    keep_messages: int | None = None
+    """The oldest messages beyond so many are deleted."""
+
+    def is_heard(self, turn: TurnRecord) -> bool:
+        """Whether the completion hook hears of this end: of every reply that began,
+        and of a continuation that failed before it did."""
+        failed = self.status is TurnStatus.ERRORED
+        return bool(turn.stream) or (failed and turn.continuation)

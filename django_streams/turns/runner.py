@@ -5,31 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+import secrets
+import string
+import time
 
 from .. import conf
 from ..exceptions import StreamUnavailableError
-from . import conversations, door, queue
-from .records import ConversationRef, TurnRecord
-from .run import Agent, Run, new_message_id
+from . import agents, calls, conversations, door, offers, queue, recovery
+from .agents import Make
+from .lease import Taken
+from .records import ConversationRef
+from .run import Run
 
 logger = logging.getLogger("django_streams.turns")
 
-_agents: dict[str, Callable[[], Agent]] = {}
+_BASE36 = string.digits + string.ascii_lowercase
 
 
-def register(name: str, make: Callable[[], Agent]) -> None:
-    """Let this process run the turns of the agent *name*.
-
-    *make* gives an instance for one turn. Raises ``ValueError`` when another
-    agent has the name: one of them would get the other's conversations.
-    """
-    known = _agents.setdefault(name, make)
-    if known is not make:
-        raise ValueError(
-            f"two agents are called {name!r}: {known!r} and {make!r}; "
-            "set agent_name on one of them"
-        )
+def new_message_id() -> str:
+    """An id in the form that the official server gives its replies."""
+    tail = "".join(secrets.choice(_BASE36) for _ in range(9))
+    return f"assistant_{time.time_ns() // 1_000_000}_{tail}"
 
 
 class Runner:
@@ -41,12 +37,15 @@ class Runner:
         self._again: set[str] = set()
 
     def kick(self, ref: ConversationRef) -> None:
-        """There may be a queued turn: run it unless another turn runs.
+        """There may be a queued turn: see that it runs unless another one does.
 
-        Returns at once. The task has a context of its own and outlives the
-        request or socket that kicked it.
+        Here, if this process is to run it. Returns at once; the task has a
+        context of its own and outlives the request or socket that kicked it.
         """
-        if ref.agent not in _agents:
+        kind = agents.kind(ref.agent)
+        if kind.by_task:
+            offers.offer_soon(ref)
+        if kind is not agents.Kind.INPROCESS or agents.find(ref.agent) is None:
             return
         self._again.add(ref.key)
         if ref.key in self._drains:
@@ -73,31 +72,62 @@ class Runner:
             self.kick(ref)
 
     async def _drain(self, ref: ConversationRef) -> None:
+        make = agents.find(ref.agent)
+        assert make is not None
         while ref.key in self._again:
             self._again.discard(ref.key)
-            while (turn := await self._claim(ref)) is not None:
-                try:
-                    await Run(ref, turn, _agents[ref.agent]).run()
-                except Exception:
-                    # Its lease lapses, and whoever follows it ends it.
-                    logger.exception("turn %r was given up", turn.request_id)
+            while (run := await self._claim(ref, make)) is not None:
+                await attend(ref, run)
 
-    async def _claim(self, ref: ConversationRef) -> TurnRecord | None:
+    async def _claim(self, ref: ConversationRef, make: Make) -> Run | None:
         while True:
             try:
                 pk = await door.run(conversations.find, ref)
                 if pk is None:
                     return None
-                return await door.run(
-                    queue.claim,
-                    pk,
-                    message_id=new_message_id(),
-                    lease=conf.get().TURN_LEASE,
-                )
+                run = await take(ref, pk, make)
+                if run is None:
+                    self._come_back(ref, await door.run(queue.due_in, pk))
+                return run
             except StreamUnavailableError as error:
                 # A turn is queued, and nobody will tell us again.
                 logger.warning("the queue of %s waits: %s", ref.agent, error)
                 await asyncio.sleep(conf.get().POLL_MAX)
+
+    def _come_back(self, ref: ConversationRef, seconds: float | None) -> None:
+        """Look again when the next turn's time has come, if it has one."""
+        if seconds is not None:
+            # Not sooner: this loop's clock may be a little ahead of the database's.
+            loop = asyncio.get_running_loop()
+            loop.call_later(max(seconds, conf.get().POLL_MIN), self.kick, ref)
+
+
+async def take(ref: ConversationRef, pk: int, make: Make) -> Run | None:
+    """What is to be run next of the conversation with the row *pk*: a turn that
+    lost its runner, or the oldest queued one; None: another process runs it.
+
+    Cancelled: a turn may be ours all the same, and its lease lapses.
+    """
+    if (run := await recovery.take_up(ref, make)) is not None:
+        return run
+    return await claim(ref, pk, make)
+
+
+async def claim(ref: ConversationRef, pk: int, make: Make) -> Run | None:
+    """As :func:`take`, of queued turns only."""
+    turn = await door.run(
+        queue.claim, pk, message_id=new_message_id(), lease=conf.get().TURN_LEASE
+    )
+    return None if turn is None else Run(ref, Taken(turn, None), make)
+
+
+async def attend(ref: ConversationRef, run: Run) -> None:
+    """Run to the end. What fails is logged: the lease lapses, and whoever meets
+    the turn goes on with it."""
+    try:
+        await run.run()
+    except Exception:
+        logger.exception("a turn of %s was given up", ref.agent)
 
 
 _runners: dict[asyncio.AbstractEventLoop, Runner] = {}
@@ -111,4 +141,5 @@ def get_runner() -> Runner:
         for other in [known for known in _runners if known.is_closed()]:
             del _runners[other]
         runner = _runners[loop] = Runner()
+        calls.serve(loop, runner.kick)
     return runner

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
 from .. import providers
+from ..threads import from_thread
 
 Item: TypeAlias = str | dict[str, Any]
-
-_END = object()
 
 
 async def call(handler: Callable[[Any], Any], turn: Any) -> Any:
@@ -54,7 +52,7 @@ async def items(result: Any) -> AsyncGenerator[Item, None]:
         for item in result:
             yield item
     elif isinstance(result, Iterable):
-        async with aclosing(_from_thread(result)) as source:
+        async with aclosing(from_thread(result)) as source:
             async for item in source:
                 yield item
     else:
@@ -62,28 +60,3 @@ async def items(result: Any) -> AsyncGenerator[Item, None]:
             "on_chat_message returns a string, an (async) iterable of strings and "
             f"chunks, or None; got {type(result).__name__}"
         )
-
-
-async def _from_thread(iterable: Iterable[Item]) -> AsyncGenerator[Item, None]:
-    """A blocking iterable, step by step in a thread; always in one context."""
-    context = contextvars.copy_context()
-    iterator = iter(iterable)
-    stepping = False
-
-    def step() -> Any:
-        return next(iterator, _END)
-
-    try:
-        while True:
-            stepping = True
-            item = await asyncio.to_thread(context.run, step)
-            stepping = False
-            if item is _END:
-                return
-            yield item
-    finally:
-        # Cancelled in the middle of a step, the thread is still in it, and
-        # neither it nor the iterator can be stopped from here.
-        close = getattr(iterator, "close", None)
-        if close is not None and not stepping:
-            await asyncio.to_thread(context.run, close)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from ..messages.steps import Result
+from ..tools import ToolSet
 from .records import ConversationRef, TurnRecord, UIMessage
+
+if TYPE_CHECKING:
+    from .toolbox import Toolbox
 
 
 class Turn:
@@ -40,7 +45,22 @@ class Turn:
         """What an interrupted attempt had already stored."""
         self.cancelled = asyncio.Event()
         """Set when somebody asked to stop; the handler is cancelled as well."""
+        self.tools = ToolSet()
+        """The agent's; ``turn.tools.to_openai()`` is what models are told."""
+        self.max_tool_steps = 1
+        """How often a model is to be asked, as the agent says."""
         self._renew = renew
+        self._toolbox: Toolbox | None = None
+
+    def equip(self, toolbox: Toolbox, tools: ToolSet, *, steps: int) -> None:
+        """Give it the tools of its agent."""
+        self._toolbox, self.tools, self.max_tool_steps = toolbox, tools, steps
+
+    def renew_message(self, message: UIMessage) -> None:
+        """A message of the transcript has changed since the turn began."""
+        self.messages[:] = [
+            message if one.get("id") == message["id"] else one for one in self.messages
+        ]
 
     @property
     def text(self) -> str:
@@ -61,6 +81,32 @@ class Turn:
                 await self.cancelled.wait()
         except TimeoutError:
             pass
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        call_id: str | None = None,
+    ) -> Result | None:
+        """Call one of :attr:`tools`, as part of the reply; what came of it.
+
+        None: somebody must allow it first, which the reply now asks for. A call
+        whose *call_id* the reply has with a result is not made again, and one
+        that is being made is waited for. Raises ``ValueError`` for a tool that
+        the agent does not have, and in a tool for its own call; what the tool
+        raises is in the result. Cancelled: an ``async def`` is cancelled too, a
+        plain function runs to its end, and the call ends as an error.
+        """
+        if self._toolbox is None:
+            raise ValueError(f"the agent has no tool named {name!r}; it has none")
+        return await self._toolbox.call(name, arguments or {}, call_id)
+
+    def result(self, call_id: str) -> Result | None:
+        """What came of a tool call of this reply, also of one that was yielded as
+        a chunk, or else of an earlier one; None while nothing has, as when
+        somebody must allow it."""
+        return None if self._toolbox is None else self._toolbox.result(call_id)
 
     async def heartbeat(self) -> None:
         """Say that a handler which yields nothing for long is alive."""

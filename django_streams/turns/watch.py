@@ -17,12 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
-
 from .. import conf
-from ..models import Conversation
+from ..ticks import next_tick
 from ..wake import get_waker
-from . import clock, conversations, door
+from . import backlog, conversations, door
 from .records import ConversationRef, Event
 
 logger = logging.getLogger("django_streams.turns")
@@ -36,6 +34,9 @@ _PAGE = 200
 _ATTENTION = 0.25
 """Share of POLL_MAX after which a runner looks again: a stop that no wake tells
 of must reach it, and its end the one who asked, within one POLL_MAX."""
+
+_NO_HEAD = backlog.Head(cursor=0, lapsed=False)
+"""Of a conversation before its first submit."""
 
 Callback = Callable[[], None]
 
@@ -183,16 +184,16 @@ class Watch:
         for feed in feeds:
             # Before the question: a wake that comes meanwhile asks again.
             feed.pause = min(feed.pause, feed.longest_pause)
-            feed.due = self._loop.time() + feed.pause
+            feed.due = next_tick(self._loop.time(), feed.pause)
             feed.pause *= 2
         try:
-            heads = await door.run(_heads, [feed.ref.key for feed in feeds])
+            heads = await door.run(backlog.heads, [feed.ref.key for feed in feeds])
             for feed in feeds:
-                cursor, lapsed = heads.get(feed.ref.key, (0, False))
-                if cursor > feed.cursor:
-                    await self._fetch(feed, cursor)
+                head = heads.get(feed.ref.key, _NO_HEAD)
+                if head.cursor > feed.cursor:
+                    await self._fetch(feed, head.cursor)
                 feed.looked = True
-                if lapsed:
+                if head.lapsed:
                     _call(feed.lapsed)
         except Exception as error:
             logger.warning("could not look at the conversations: %s", error)
@@ -210,18 +211,6 @@ class Watch:
         feed.pause = conf.get().POLL_MIN
         feed.due = min(feed.due, self._loop.time() + feed.pause)
         _call(feed.news)
-
-
-def _heads(keys: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Of each conversation its event cursor, and whether its turn has lapsed."""
-    over = Q(running_turn__lease_expires_at__lt=clock.now(door.alias()))
-    rows = (
-        Conversation.objects.using(door.alias())
-        .filter(key__in=keys)
-        .annotate(lapsed=ExpressionWrapper(over, output_field=BooleanField()))
-        .values_list("key", "event_cursor", "lapsed")
-    )
-    return {key: (cursor, bool(lapsed)) for key, cursor, lapsed in rows}
 
 
 def _call(callbacks: Iterable[Callback]) -> None:

@@ -59,11 +59,15 @@ class Brood:
     def results(self, timeout: float = PATIENCE) -> list[Any]:
         """What the functions returned; :class:`ChildError` if one raised."""
         results = []
-        for result, error in self._child.hear(timeout):
+        for result, error in self.outcomes(timeout):
             if error is not None:
                 raise ChildError(error)
             results.append(result)
         return results
+
+    def outcomes(self, timeout: float = PATIENCE) -> list[tuple[Any, str | None]]:
+        """Of each function what it returned, and how it failed or was killed."""
+        return [(result, error) for result, error in self._child.hear(timeout)]
 
     def run(self, *jobs: Job, timeout: float = PATIENCE) -> list[Any]:
         """All of it, with nothing to do in between."""

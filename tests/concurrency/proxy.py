@@ -57,8 +57,23 @@ class _Link:
     """What was late is on its way."""
     answered: threading.Event = field(default_factory=threading.Event)
     """The server has answered it, or is gone."""
+    parsed: dict[bytes, bytes] = field(default_factory=dict)
+    """The prepared statements by name; the unnamed one among them."""
     pumps: int = 2
     """Threads that use the sockets; the last one closes them."""
+
+    def sql(self, kind: bytes, message: bytes) -> str | None:
+        """The statement that this message carries out, with its parameters."""
+        body = message[5:]
+        if kind == b"P":
+            name, statement = body.split(b"\0")[:2]
+            self.parsed[name] = statement
+        elif kind == b"B":
+            _, name, values = body.split(b"\0", 2)
+            return (self.parsed[name] + b" " + values).decode(errors="replace")
+        elif kind == b"Q":
+            return body.rstrip(b"\0").decode(errors="replace")
+        return None
 
 
 class PostgresProxy:
@@ -135,11 +150,15 @@ class PostgresProxy:
         with contextlib.suppress(OSError, EOFError):
             link.server.sendall(_startup(link.client))
             for kind, message in _messages(link.client):
-                if (sql := _sql(kind, message)) is not None:
+                if link.late:
+                    # The rest of it, up to the Sync that carries it out.
+                    link.late += message
+                elif (sql := link.sql(kind, message)) is not None:
                     cut = self._decide(link, sql.strip(), message)
-                if cut in (Cut.BEFORE, Cut.LATE):
+                if cut is Cut.BEFORE or (cut is Cut.LATE and kind in (b"Q", b"S")):
                     break
-                link.server.sendall(message)
+                if cut is not Cut.LATE:
+                    link.server.sendall(message)
         self._done(link, keep_server=cut is Cut.LATE)
 
     def _decide(self, link: _Link, sql: str, message: bytes) -> Cut | None:
@@ -155,14 +174,17 @@ class PostgresProxy:
     # From the server
 
     def _to_client(self, link: _Link) -> None:
+        lost = False
         with contextlib.suppress(OSError, EOFError):
             for kind, message in _messages(link.server):
-                # CommandComplete, sent when the transaction is committed. Or an
-                # error, of which the client learns no more.
-                if link.cutting and kind in (b"C", b"E"):
+                # CommandComplete or an error, of which the client learns no more.
+                lost = lost or (link.cutting and kind in (b"C", b"E"))
+                if (lost or link.released) and kind == b"Z":
+                    # What was not in a transaction is committed by now: a
+                    # prepared statement is so only after its CommandComplete.
                     break
-                if link.released and kind == b"Z":
-                    break
+                if lost:
+                    continue
                 # The client of a late statement is gone; its answer is not.
                 with contextlib.suppress(OSError):
                     link.client.sendall(message)
@@ -229,15 +251,6 @@ def _exactly(source: socket.socket, count: int) -> bytes:
             raise EOFError
         data += some
     return data
-
-
-def _sql(kind: bytes, message: bytes) -> str | None:
-    """The statement in a Query, or in the Parse that an extended one begins with."""
-    if kind == b"Q":
-        return message[5:].rstrip(b"\0").decode(errors="replace")
-    if kind == b"P":
-        return message[5:].split(b"\0")[1].decode(errors="replace")
-    return None
 
 
 def _end(end: socket.socket) -> None:

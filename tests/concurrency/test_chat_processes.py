@@ -158,10 +158,10 @@ async def test_two_submits_at_once_to_two_processes_run_one_after_the_other(
 async def test_the_death_of_the_writing_process_is_told_to_all_others(
     mortal: Site,
 ) -> None:
-    async with RawTab(mortal.b, mortal.cookie) as watching:
+    async with RawTab(mortal.b, mortal.cookie, agent="fragile") as watching:
         await watching.next()
         await watching.next()
-        async with RawTab(mortal.a, mortal.cookie) as tab:
+        async with RawTab(mortal.a, mortal.cookie, agent="fragile") as tab:
             await tab.ask("1000 0.02")
             await watching.until(RESPONSE, seq=20)
             mortal.a.kill()
@@ -174,12 +174,27 @@ async def test_the_death_of_the_writing_process_is_told_to_all_others(
         # Lease, one poll, and what a busy machine adds.
         assert took < LEASE + 4, took
         shown = text_of(watching.kept)
-        messages = stored(mortal.b, mortal.cookie)
+        messages = stored(mortal.b, mortal.cookie, agent="fragile")
         assert message_text(messages[1]) == shown
         assert words(1000).startswith(shown)
         # The conversation goes on in the process that is left.
         await watching.ask("5 0", "q2")
         assert text_of(await watching.done("q2"), "q2") == words(5)
+
+
+async def test_a_reply_is_continued_when_the_writing_process_dies(mortal: Site) -> None:
+    async with RawTab(mortal.b, mortal.cookie) as watching:
+        await watching.next()
+        await watching.next()
+        async with RawTab(mortal.a, mortal.cookie) as tab:
+            await tab.ask("150 0.02")
+            await watching.until(RESPONSE, seq=20)
+            mortal.a.kill()
+        await watching.done()
+        assert text_of(watching.kept) == words(150)
+        messages = stored(mortal.b, mortal.cookie)
+        assert message_text(messages[1]) == words(150)
+        assert len(messages) == 2
 
 
 async def test_a_turn_queued_in_a_process_that_died_is_run_by_another(
@@ -189,10 +204,12 @@ async def test_a_turn_queued_in_a_process_that_died_is_run_by_another(
         await watching.next()
         await watching.next()
         async with RawTab(mortal.a, mortal.cookie) as tab:
-            await tab.ask("1000 0.02", "q1")
+            # The other process says the rest of it first.
+            await tab.ask("200 0.02", "q1")
             await tab.until(RESPONSE, seq=5)
             await tab.ask("7 0", "q2")
             while "u-q2" not in str(await watching.until(MESSAGES)):
                 pass
             mortal.a.kill()
+            assert not any(frame.get("done") for frame in watching.kept)
         assert text_of(await watching.done("q2"), "q2") == words(7)

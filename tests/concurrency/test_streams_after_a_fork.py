@@ -34,7 +34,7 @@ SETTINGS = {"CHANNEL_LAYER": None, "POLL_MAX": 0.2}
 SOON = {"PGOPTIONS": "-c synchronous_commit=off"}
 
 
-@pytest.fixture(params=["default", "postgresql"])
+@pytest.fixture(params=["default", "postgresql", "mariadb"])
 def alias(
     request: pytest.FixtureRequest, real_db: Callable[[str], str]
 ) -> Iterator[str]:

@@ -22,7 +22,7 @@ SOON = {"PGOPTIONS": "-c synchronous_commit=off"}
 """Processes are killed and race here; nobody pulls the plug."""
 
 
-@pytest.fixture(params=["default", "postgresql"])
+@pytest.fixture(params=["default", "postgresql", "mariadb"])
 def alias(
     request: pytest.FixtureRequest, real_db: Callable[[str], str]
 ) -> Iterator[str]:

@@ -20,7 +20,7 @@ STREAM = "one"
 WITHIN = 10.0
 
 
-@pytest.fixture(params=["default", "postgresql"])
+@pytest.fixture(params=["default", "postgresql", "mariadb"])
 def alias(
     request: pytest.FixtureRequest, real_db: Callable[[str], str]
 ) -> Iterator[str]:

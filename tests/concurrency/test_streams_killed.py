@@ -81,7 +81,7 @@ def mother() -> Iterator[Child]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("db", ["default", "postgresql"])
+@pytest.mark.parametrize("db", ["default", "postgresql", "mariadb"])
 def test_whatever_a_kill_interrupts_is_done_or_undone_and_goes_on(
     real_db: Callable[[str], str], mother: Child, db: str, name: str
 ) -> None:

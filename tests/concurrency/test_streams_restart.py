@@ -137,7 +137,7 @@ def server() -> Iterator[OwnPostgreSQL]:
     with OwnPostgreSQL() as server:
         server.create(POSTGRESQL_NAME)
         with Child(migrate, env=server.env) as child:
-            assert child.wait() == 0
+            assert child.wait(40) == 0
         yield server
 
 

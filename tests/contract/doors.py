@@ -1,8 +1,10 @@
 """Both doors behind one: a test written once runs through either.
 
-:class:`SyncDoor` gives the objects as they are. :class:`AsyncDoor` gives
-objects whose plain methods run the ``a``-twins on one event loop, in a thread
-of its own, as a server does.
+:class:`SyncDoor` gives the objects as they are, whose appends go straight to
+the store. :class:`AsyncDoor` gives objects whose plain methods run the
+``a``-twins on one event loop, in a thread of its own, as a server does; their
+appends go through group commit, every other one in a batch with another
+stream's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, closing
 from types import TracebackType
@@ -18,11 +20,15 @@ from typing import Any, Self, cast
 
 from django.db import connections
 
-from django_streams import StreamChunk, Streams, StreamWriter
+from django_streams import StreamChunk, StreamClosedError, Streams, StreamWriter
+from django_streams.store.base import Append, Stored, StreamStore
 
 from .waiting import WITHIN, eventually
 
 _END = object()
+
+GONE = 1 << 40
+"""Id of no row."""
 
 SOON = 0.03
 """Seconds for which a reader at the tail is left waiting, to see that it waits."""
@@ -96,10 +102,39 @@ class SyncDoor:
         pass
 
 
+class Company:
+    """Gives every other batch of one entry a second one, of a stream that is gone.
+
+    A test alone never fills a batch, and a store may have another statement for
+    many than for one.
+    """
+
+    def __init__(self, store: StreamStore) -> None:
+        self._store = store
+        self._real = store.append_batch
+        self._batches = 0
+        self.given = 0
+        setattr(store, "append_batch", self._append_batch)  # noqa: B010
+
+    def _append_batch(self, entries: Sequence[Append]) -> list[Stored]:
+        self._batches += 1
+        if len(entries) > 1 or self._batches % 2:
+            return self._real(entries)
+        self.given += 1
+        gone = Append(GONE, "gone", 1, 0, 1, ('"company"',))
+        *results, refused = self._real([*entries, gone])
+        assert isinstance(refused, StreamClosedError)
+        return results
+
+    def leave(self) -> None:
+        delattr(self._store, "append_batch")
+
+
 class AsyncDoor:
     name = "async"
 
     def __init__(self) -> None:
+        self.company: Company | None = None
         self._loop = asyncio.new_event_loop()
         self._halt = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="the async door")
@@ -119,6 +154,8 @@ class AsyncDoor:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def enter(self, streams: Streams) -> Streams:
+        if self.company is None:
+            self.company = Company(streams._store)
         return cast(Streams, Twin(self, streams))
 
     def follow(self, streams: Streams, stream_id: str, **options: Any) -> Follower:
@@ -151,6 +188,8 @@ class AsyncDoor:
         return self.submit(step()).result(WITHIN)
 
     def close(self) -> None:
+        if self.company is not None:
+            self.company.leave()
         self._loop.call_soon_threadsafe(self._halt.set)
         self._thread.join(WITHIN)
         assert not self._thread.is_alive(), "the async door's loop did not end"

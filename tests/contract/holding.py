@@ -16,8 +16,8 @@ from .waiting import WITHIN, in_thread
 
 
 @contextmanager
-def writes_held(store: DatabaseUnderTest, stream_id: str) -> Iterator[None]:
-    """Another connection holds the stream's row until the block ends.
+def writes_held(store: DatabaseUnderTest, *stream_ids: str) -> Iterator[None]:
+    """Another connection holds the streams' rows until the block ends.
 
     On SQLite it holds the database's write lock, which comes to the same.
     """
@@ -25,8 +25,9 @@ def writes_held(store: DatabaseUnderTest, stream_id: str) -> Iterator[None]:
 
     def hold() -> None:
         with transaction.atomic(using=store.alias):
-            row = Stream.objects.using(store.alias).select_for_update()
-            row.get(key=stream_key(stream_id))
+            rows = Stream.objects.using(store.alias).select_for_update()
+            keys = [stream_key(stream_id) for stream_id in stream_ids]
+            assert len(rows.filter(key__in=keys).order_by("pk")) == len(keys)
             held.set()
             assert release.wait(2 * WITHIN)
 

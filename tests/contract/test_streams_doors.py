@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 import django_streams
@@ -169,6 +169,32 @@ def test_an_async_write_inside_a_transaction_is_refused(
             writer.append(name)
     assert stored(streams, "s") == ["a", *attempts]
     assert streams.status("new") is None
+
+
+async def test_the_bridge_is_watched_also_below_a_task_that_has_written_itself(
+    db_store: DatabaseUnderTest,
+) -> None:
+    streams = db_store.streams()
+    writer = await streams.aopen("s")
+    await writer.aappend("a")
+
+    def in_a_transaction() -> None:
+        with (
+            transaction.atomic(using=db_store.alias),
+            pytest.raises(StreamUsageError),
+        ):
+            async_to_sync(writer.aappend)("x")
+        async_to_sync(writer.aappend)("b")
+
+    await sync_to_async(in_a_transaction)()
+    await writer.aappend("c")
+    assert [c.chunk async for c in _to_the_end(streams, writer)] == ["a", "b", "c"]
+
+
+async def _to_the_end(streams: Streams, writer: StreamWriter) -> Any:
+    await writer.aclose()
+    async for chunk in streams.aread(writer.stream_id):
+        yield chunk
 
 
 def test_an_async_write_through_the_bridge_outside_a_transaction_works(

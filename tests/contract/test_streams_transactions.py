@@ -11,15 +11,17 @@ from django.db import transaction
 from django_streams import (
     StreamClosedError,
     StreamNotFoundError,
+    Streams,
     StreamSerializationError,
     StreamState,
 )
+from django_streams.feed import get_hub
 
 from .conftest import Follow
 from .stores import DatabaseUnderTest
 from .test_streams_append import stored
 from .test_streams_settle import status_of
-from .waiting import WITHIN, holds, in_thread
+from .waiting import WITHIN, eventually, holds, in_thread
 
 
 class Rollback(Exception):
@@ -285,3 +287,54 @@ def test_two_views_in_transactions_share_one_stream(store: DatabaseUnderTest) ->
         holder.result(WITHIN)
     assert waiter.result(WITHIN) == 1
     assert stored(streams, "s") == ["first", "second"]
+
+
+def test_what_a_transaction_reads_of_itself_reaches_no_other_reader(
+    db_store: DatabaseUnderTest,
+) -> None:
+    streams = db_store.streams()
+    writer = streams.open("s")
+    writer.extend([0, 1])
+    first = in_thread(_all_of, db_store.streams())
+    try:
+        eventually(lambda: len(get_hub().feeds()) == 1)
+        with pytest.raises(Rollback), transaction.atomic(using=db_store.alias):
+            writer.extend(["ghost", "ghost", "ghost"])
+            seen = streams.read("s")
+            assert [next(seen).chunk for _ in range(5)] == [0, 1] + ["ghost"] * 3
+            raise Rollback
+        second = in_thread(_all_of, db_store.streams())
+        writer.extend(["real", "real", "real"])
+    finally:
+        writer.close()
+    assert first.result(WITHIN) == second.result(WITHIN) == [0, 1] + ["real"] * 3
+
+
+def _all_of(streams: Streams) -> list[object]:
+    return [chunk.chunk for chunk in streams.read("s")]
+
+
+def test_the_cursor_is_the_stored_one_after_a_savepoint_was_rolled_back(
+    db_store: DatabaseUnderTest,
+) -> None:
+    streams = db_store.streams()
+    writer = streams.open("s")
+    with transaction.atomic(using=db_store.alias):
+        writer.append("kept")
+        with (
+            pytest.raises(Rollback),
+            transaction.atomic(using=db_store.alias),
+        ):
+            writer.append("lost")
+            raise Rollback
+    assert writer.cursor == 1
+    with transaction.atomic(using=db_store.alias):
+        with (
+            pytest.raises(Rollback),
+            transaction.atomic(using=db_store.alias),
+        ):
+            writer.append("lost")
+            raise Rollback
+        writer.append("kept")
+    assert writer.cursor == 2
+    assert stored(streams, "s") == ["kept", "kept"]

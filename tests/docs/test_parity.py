@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from django_streams import Streams, StreamWriter
+from django_streams.chat.handle import ConversationHandle
 
-PUBLIC = (Streams, StreamWriter)
+PUBLIC = (ConversationHandle, Streams, StreamWriter)
 
 # A thread cannot be cancelled, so a sync reader is ended by an event or a
 # time limit; an async one is cancelled.
@@ -19,6 +20,7 @@ SYNC_ONLY_PARAMETERS = {
 }
 # They do no I/O.
 WITHOUT_TWIN: dict[type, set[str]] = {
+    ConversationHandle: set(),
     Streams: {"follower"},  # makes a reader, which then has both doors
     StreamWriter: {"on_cancelled"},  # names a function to be called
 }

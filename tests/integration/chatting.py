@@ -104,6 +104,7 @@ class Tab:
         user: Any = None,
         path: str | None = None,
     ) -> None:
+        self.agent = agent
         path = path or f"/agents/{agent.agent_name}/{room}"
         self._scope = {
             "type": "websocket",
@@ -167,6 +168,13 @@ class Tab:
                 frame = await self.next()
                 if frame["type"] == kind and frame | members == frame:
                     return frame
+
+    async def told(self, kind: str, **members: Any) -> Frame:
+        """As :meth:`until`, of the frames that came already, too."""
+        for frame in self.kept:
+            if frame["type"] == kind and frame | members == frame:
+                return frame
+        return await self.until(kind, **members)
 
     async def done(self, request_id: str = "q1") -> list[Frame]:
         """All frames up to the terminal one of a request."""

@@ -10,7 +10,10 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
@@ -22,6 +25,8 @@ from django_streams.sse.response import SSEResponse, server_buffers
 
 PACKAGE = Path(conf.__file__).parent
 GENERATORS = Counter[str]()
+QUERIES = Counter[str]()
+"""By what asked, and the beginning of the statement."""
 WRITERS: dict[str, StreamWriter] = {}
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
@@ -89,6 +94,24 @@ async def _counted(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         GENERATORS["ended"] += 1
 
 
+def count_queries(*, connection: BaseDatabaseWrapper, **_: object) -> None:
+    def note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        QUERIES[f"{threading.current_thread().name}: {str(sql)[:60]}"] += 1
+        return execute(sql, params, many, context)
+
+    connection.execute_wrappers.append(note)
+
+
+connection_created.connect(count_queries, dispatch_uid="tests.sse_site")
+
+
+async def queries(request: HttpRequest) -> JsonResponse:
+    """What the site asked since the last time this was asked."""
+    counted = dict(QUERIES)
+    QUERIES.clear()
+    return JsonResponse(counted)
+
+
 async def stats(request: HttpRequest) -> JsonResponse:
     names = Counter(
         getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()
@@ -119,6 +142,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("watched/<path:stream_id>", never_atomic(watched)),
     path("open/streams/<path:stream_id>/events", never_atomic(watched)),
     path("stats", never_atomic(stats)),
+    path("queries", never_atomic(queries)),
     path("page", never_atomic(page)),
     path("static/<str:name>", never_atomic(module)),
 ]

@@ -95,10 +95,31 @@ def spoils(self: Any, message: dict[str, Any]) -> dict[str, Any]:
     return message | {"metadata": float("nan")}
 
 
-@pytest.mark.parametrize("sanitize_message", [cannot, spoils])
+def forgets(self: Any, message: dict[str, Any]) -> None:
+    return None
+
+
+hooks_that_fail = pytest.mark.parametrize("hook", [cannot, spoils, forgets])
+
+
+@hooks_that_fail
+async def test_a_message_that_cannot_be_sanitised_is_not_stored(hook: Any) -> None:
+    agent = Script().agent(sanitize_message=hook)
+    async with Tab(agent) as tab:
+        await tab.ask("x")
+        frames = await tab.done()
+    assert frames[-1]["error"] is True
+    assert frames[-1]["body"] == "Failed to save the response."
+    assert await stored(agent) == []
+
+
+@hooks_that_fail
 async def test_a_reply_that_cannot_be_saved_ends_as_an_error(
-    sanitize_message: Any,
+    hook: Any,
 ) -> None:
+    def sanitize_message(self: Any, message: dict[str, Any]) -> Any:
+        return hook(self, message) if message["role"] == "assistant" else message
+
     script = Script()
     agent = script.agent(sanitize_message=sanitize_message)
     script.say("x")

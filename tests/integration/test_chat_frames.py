@@ -32,7 +32,6 @@ JUNK: list[Any] = [
     '{"type":"' + "x" * 1_000_000 + '"}',
     {"type": "cf_agent_unknown"},
     {"type": "cf_agent_use_chat_request"},
-    {"type": "cf_agent_use_chat_request", "id": "x" * 5000},
     {"type": "cf_agent_use_chat_request", "id": {"a": 1}},
     {"type": "cf_agent_stream_resume_ack", "id": None},
     {"type": "cf_agent_chat_request_cancel", "id": "never"},
@@ -211,3 +210,58 @@ async def test_a_chunk_beyond_the_limit_fails_the_turn_alone() -> None:
         script.end()
         await tab.ask("y", "q2")
         assert text_of(await tab.done("q2"), "q2") == "fine"
+
+
+async def test_a_request_that_is_too_large_or_too_deep_is_told_so(
+    settings: Any,
+) -> None:
+    settings.DJANGO_STREAMS = settings.DJANGO_STREAMS | {"CHAT_FRAME_CHARS": 5000}
+    agent = Script().agent()
+    async with Tab(agent) as tab:
+        await tab.ready()
+        await tab.ask("x" * 10_000, "large")
+        (frame,) = await tab.done("large")
+        assert frame["body"] == "A frame may have 5,000 characters."
+        await tab.ask("x", "deep", custom=nested(600))
+        (frame,) = await tab.done("deep")
+        assert frame["body"] == "A frame may nest 512 levels deep."
+        assert (await tab.probe())["type"] == NONE
+
+
+async def test_a_request_or_call_that_cannot_be_named_or_made_is_told_so() -> None:
+    agent = Script().agent()
+    async with Tab(agent) as tab:
+        await tab.ready()
+        for request_id in ("", "a\x00b", "\ud800", "x" * 5000):
+            await tab.ask("x", request_id)
+            (frame,) = await tab.done(request_id)
+            assert frame["error"] is True
+            assert frame["body"] == "The id of the request cannot be used."
+        await tab.send({"type": "rpc", "id": "r1", "method": 7})
+        assert await tab.next() == {
+            "type": "rpc",
+            "id": "r1",
+            "success": False,
+            "error": "The call names no method.",
+        }
+        assert (await tab.probe())["type"] == NONE
+    assert await stored(agent) == []
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_a_client_that_floods_loses_its_socket_for_good(settings: Any) -> None:
+    settings.DJANGO_STREAMS = settings.DJANGO_STREAMS | {"CHAT_FRAME_RATE": 2.0}
+    agent = Script().agent()
+    async with Tab(agent) as tab, Tab(agent) as other:
+        await tab.ready()
+        for _ in range(21):
+            await tab.send({"type": "x"})
+        assert await tab.next() == {"type": "close", "code": 4429}
+        await other.ready()
+        assert (await other.probe())["type"] == NONE

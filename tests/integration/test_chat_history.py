@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from .chatting import (
+    MESSAGES,
     RESPONSE,
     Script,
     Tab,
     make_agent,
     message_text,
+    responses,
     stored,
     text_of,
+    turn_of,
     user_message,
     visitor,
 )
@@ -64,6 +68,61 @@ async def test_regenerating_replaces_the_answer() -> None:
     assert script.turns[1].trigger == "regenerate-message"
 
 
+@pytest.mark.parametrize("tabs", [1, 2])
+async def test_regenerating_twice_at_once_leaves_one_answer_to_all(tabs: int) -> None:
+    script = Script()
+    agent = script.agent()
+    question = user_message("x", "u-q1")
+    async with Tab(agent) as one, Tab(agent) as other:
+        await other.ready()
+        script.say("old")
+        script.end()
+        await one.ask("x")
+        await one.done()
+        for at, tab in enumerate((one, other if tabs == 2 else one, one)):
+            again = f"r{at}"
+            await tab.submit([question], again, trigger="regenerate-message")
+            while await turn_of(agent, again) is None:
+                await asyncio.sleep(0.01)
+        for text in ("first", "second", "third"):
+            script.say(text)
+            script.end()
+        for tab in (one, other):
+            await tab.done("r2")
+            # The one before goes before the next one begins.
+            first = tab.kept.index(responses(tab.kept, "r2")[0])
+            lists = [f for f in tab.kept[:first] if f["type"] == MESSAGES]
+            assert lists[-1]["messages"] == [question]
+        assert [[m["id"] for m in turn.messages] for turn in script.turns] == (
+            [["u-q1"]] * 4
+        )
+    _, answer = await stored(agent)
+    assert message_text(answer) == "third"
+
+
+async def test_regenerating_in_mid_reply_leaves_the_new_answer() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as one, Tab(agent) as other:
+        await other.ready()
+        await one.ask("x")
+        script.say("old")
+        await other.until(RESPONSE, seq=3)
+        question = user_message("x", "u-q1")
+        await other.submit([question], "r1", trigger="regenerate-message")
+        await one.until(MESSAGES)
+        script.end()
+        script.say("new")
+        script.end()
+        for tab in (one, other):
+            await tab.done("q1")
+            gone = await tab.until(MESSAGES, messages=[question])
+            assert gone["messages"] == [question]
+            assert text_of(await tab.done("r1"), "r1") == "new"
+    _, answer = await stored(agent)
+    assert message_text(answer) == "new"
+
+
 async def test_an_edited_question_replaces_what_followed() -> None:
     script = Script()
     agent = script.agent()
@@ -78,6 +137,25 @@ async def test_an_edited_question_replaces_what_followed() -> None:
         await tab.submit([user_message("edited", "u-q1")], "q3")
         await tab.done("q3")
     assert [message_text(m) for m in await stored(agent)] == ["edited", "better"]
+
+
+@pytest.mark.parametrize(("second", "warned"), [("same", 1), ("other", 0)])
+async def test_a_reply_under_the_id_of_an_earlier_one_replaces_it_and_is_logged(
+    second: str, warned: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab:
+        for at, message_id in enumerate(("same", second)):
+            script.say({"type": "start", "messageId": message_id}, f"answer {at}")
+            script.end()
+            await tab.ask("x", f"q{at}", *await stored(agent))
+            await tab.done(f"q{at}")
+    answers = [m["id"] for m in await stored(agent) if m["role"] == "assistant"]
+    assert answers == (["same"] if warned else ["same", "other"])
+    logged = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(logged) == warned
+    assert all(agent.agent_name in text and "'same'" in text for text in logged)
 
 
 async def test_a_client_with_part_of_the_history_deletes_nothing() -> None:

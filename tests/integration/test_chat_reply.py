@@ -291,15 +291,21 @@ async def test_the_response_hook_is_called_once_with_the_message() -> None:
     assert [message_text(r.message) for r in results] == ["a", "b"]
 
 
-async def test_a_reply_can_be_sanitised_before_it_is_stored() -> None:
+async def test_messages_can_be_sanitised_before_they_are_stored() -> None:
     def sanitize_message(self: Any, message: dict[str, Any]) -> dict[str, Any]:
         return message | {"parts": [{"type": "text", "text": "***"}]}
 
+    secret = [{"type": "text", "text": "secret"}]
     script = Script()
     agent = script.agent(sanitize_message=sanitize_message)
     async with Tab(agent) as tab:
         script.say("secret")
         script.end()
-        await tab.ask("x")
+        await tab.ask("my secret")
         await tab.done()
-    assert message_text((await stored(agent))[1]) == "***"
+        asked, answer = await stored(agent)
+        script.say("more")
+        script.end()
+        await tab.ask("x", "q2", asked, answer | {"parts": secret})
+        await tab.done("q2")
+    assert {message_text(m) for m in await stored(agent)} == {"***"}

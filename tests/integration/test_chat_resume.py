@@ -139,6 +139,23 @@ async def test_a_reply_that_has_begun_without_a_word_can_be_resumed() -> None:
             assert text_of(await second.done()) == "a"
 
 
+async def test_each_acceptance_before_the_first_word_is_answered() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as first:
+        await first.ask("x")
+        await script.begun.wait()
+        async with Tab(agent) as second:
+            await second.until(RESUMING)
+            for _ in range(3):
+                await second.ack()
+            for _ in range(3):
+                assert text_of(await replayed(second)) == ""
+            script.say("a")
+            script.end()
+            assert text_of(await second.done()) == "a"
+
+
 async def test_every_acceptance_gets_a_full_replay_and_live_chunks_come_once() -> None:
     script = Script()
     agent = script.agent()
@@ -335,7 +352,26 @@ async def test_a_second_tab_sees_a_reply_live_and_then_the_transcript() -> None:
     assert [f["type"] for f in theirs[-2:]] == [MESSAGES, RESPONSE]
     assert message_text(theirs[-2]["messages"][1]) == "ab"
     # Who asked has every chunk: a transcript would only race with what follows.
-    assert {f["type"] for f in mine} == {RESPONSE}
+    assert mine[0]["connect"] is True
+    assert {f["type"] for f in mine[1:]} == {RESPONSE}
+
+
+async def test_what_is_sent_on_arrival_is_in_the_transcript_that_follows() -> None:
+    script = Script()
+    agent = script.agent()
+    script.say("a")
+    script.end()
+    async with Tab(agent) as tab:
+        # Before it has seen the first transcript, which lacks the question.
+        await tab.ask("hello")
+        frames = await tab.done()
+        told = [f["messages"] for f in frames if f["type"] == MESSAGES]
+        assert [[m["id"] for m in messages] for messages in told] == [[], ["u-q1"]]
+        await tab.send({"type": "cf_agent_chat_clear"})
+        assert (await tab.until(MESSAGES))["messages"] == []
+        # That one brings nothing back.
+        await tab.send({"type": "cf_agent_chat_clear"})
+        assert await tab.silent()
 
 
 async def test_frames_of_one_connection_are_handled_in_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from .chatting import (
     RESPONSE,
     Script,
     Tab,
+    eventually,
     make_agent,
     message_text,
     ref_of,
@@ -72,7 +74,9 @@ async def test_any_connection_may_stop_a_reply_also_after_a_reload() -> None:
         assert (await second.probe())["type"] == NONE
 
 
-async def test_a_handler_that_ignores_the_stop_does_not_hold_it_up() -> None:
+async def test_a_handler_that_ignores_the_stop_does_not_hold_it_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     release = asyncio.Event()
 
     async def on_chat_message(self: Any, turn: Any) -> Any:
@@ -92,6 +96,8 @@ async def test_a_handler_that_ignores_the_stop_does_not_hold_it_up() -> None:
             await tab.cancel()
             await tab.done()
     assert message_text((await stored(agent))[1]) == "a"
+    named = "turn 'q1' of .* goes on though it was cancelled"
+    await eventually(lambda: re.search(named, caplog.text))
     release.set()
 
 
@@ -274,11 +280,31 @@ async def test_clear_empties_the_conversation_and_tells_the_others() -> None:
         log = (await turn_of(agent)).stream
         await tab.send({"type": "cf_agent_chat_clear"})
         assert await other.next() == {"type": "cf_agent_chat_clear"}
+        assert (await tab.next())["messages"] == []
         assert await tab.silent()
         assert await stored(agent) == []
         while await turn_streams(door.alias()).astatus(log) is not None:
             await asyncio.sleep(0.01)
         assert (await tab.probe())["type"] == NONE
+
+
+async def test_clear_in_mid_reply_shows_nothing_of_it_afterwards() -> None:
+    script = Script()
+    agent = script.agent()
+    async with Tab(agent) as tab, Tab(agent) as other:
+        await other.ready()
+        await tab.ask("x")
+        script.say("a")
+        await tab.until(RESPONSE, seq=3)
+        await tab.send({"type": "cf_agent_chat_clear"})
+        mine, theirs = await tab.done(), await other.done()
+    # The end of an open text would bring the message back that was cleared. For
+    # who cleared, it may have been on its way already.
+    gone = theirs[theirs.index({"type": "cf_agent_chat_clear"}) :]
+    assert len(responses(gone)) == 1
+    for frames in (mine, gone):
+        assert frames[-1]["outcome"] == "aborted"
+        assert frames[-2]["messages"] == []
 
 
 async def test_clear_in_mid_reply_ends_it_and_keeps_nothing() -> None:

@@ -151,3 +151,36 @@ def test_a_submitted_message_is_there_before_its_reply() -> None:
     queue.submit(ref, Submission(request_id="q", messages=[message], origin_ids=["u1"]))
     assert client.get(URL).json() == [message]
     assert door.alias() == "default"
+
+
+ELSEWHERE = "https://app.example"
+
+
+def test_pages_of_other_origins_read_nothing_by_default() -> None:
+    for method in (Client().get, Client().options):
+        response = method(URL, headers={"origin": ELSEWHERE})
+        assert not [h for h in response.headers if h.startswith("Access-Control")]
+
+
+def test_pages_of_a_named_origin_may_read_with_their_cookies(settings: Any) -> None:
+    settings.DJANGO_STREAMS = {"CHAT_CORS_ORIGINS": [ELSEWHERE]}
+    preflight = Client().options(
+        URL,
+        headers={"origin": ELSEWHERE, "access-control-request-headers": "x-token"},
+    )
+    assert (preflight.status_code, preflight.content) == (200, b"")
+    assert preflight["Access-Control-Allow-Headers"] == "x-token"
+    assert "GET" in preflight["Access-Control-Allow-Methods"]
+    for response in (preflight, Client().get(URL, headers={"origin": ELSEWHERE})):
+        assert response["Access-Control-Allow-Origin"] == ELSEWHERE
+        assert response["Access-Control-Allow-Credentials"] == "true"
+    other = Client().get(URL, headers={"origin": "https://evil.example"})
+    assert "Access-Control-Allow-Origin" not in other
+    assert "Origin" in other["Vary"]
+
+
+def test_all_pages_may_read_without_cookies(settings: Any) -> None:
+    settings.DJANGO_STREAMS = {"CHAT_CORS_ORIGINS": ["*"]}
+    response = Client().get(URL, headers={"origin": ELSEWHERE})
+    assert response["Access-Control-Allow-Origin"] == "*"
+    assert "Access-Control-Allow-Credentials" not in response

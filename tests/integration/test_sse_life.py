@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from django_streams import (
-    StreamChunk,
     Streams,
     StreamsError,
+    conf,
     sse_response,
 )
 from django_streams.reader import Follower
+from django_streams.spans import Slice
 from django_streams.sse.response import SSEResponse, respond
 from django_streams.sse.terms import Guard
 from django_streams.store.memory import MemoryStore
@@ -163,25 +163,28 @@ async def test_a_client_that_does_not_read_is_not_read_for(
     writer = await streams.aopen("a")
     await writer.aextend(["x" * 1000] * 3000)
     pulled = 0
-    abatches = Follower.abatches
+    taken = Follower.anext
 
-    async def counting(*args: Any, **kwargs: Any) -> AsyncIterator[list[StreamChunk]]:
+    async def counting(follower: Follower) -> list[Slice] | None:
         nonlocal pulled
-        async with aclosing(abatches(*args, **kwargs)) as batches:
-            async for batch in batches:
-                pulled += 1
-                yield batch
+        parts = await taken(follower)
+        pulled += 1
+        return parts
 
-    monkeypatch.setattr(Follower, "abatches", counting)
+    monkeypatch.setattr(Follower, "anext", counting)
     response = await sse_response(streams, "a")
     assert isinstance(response, SSEResponse)
     async with aclosing(response.__aiter__()) as parts:
         await anext(parts)
         for _ in range(100):
             await asyncio.sleep(0)
+        # One page, which is written in several parts.
         assert pulled == 1
-        await anext(parts)
+        written = 0
+        while pulled == 1:
+            written += len(await anext(parts))
         assert pulled == 2
+        assert written <= 2 * conf.get().PAGE_BYTES
 
 
 async def test_a_failing_database_ends_the_response_without_an_end_event(

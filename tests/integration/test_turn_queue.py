@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connections
+from django.test.utils import CaptureQueriesContext
 
 from django_streams.models import ConversationEvent, Turn
 from django_streams.turns import conversations, door, ends, lease, queue, status
@@ -80,6 +81,25 @@ def test_a_submit_stores_the_message_and_queues_a_turn() -> None:
     assert events() == [EventKind.SUBMITTED]
     seen = status.snapshot(REF)
     assert seen.pending == "q1" and seen.active is None
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_turn_that_is_claimed_while_somebody_looks_is_never_in_neither_place(
+    reads: int,
+) -> None:
+    submit("q1")
+    left = [reads]
+
+    def claimed(execute: Any, *query: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            assert claim() is not None
+        return execute(*query)
+
+    with connections[door.alias()].execute_wrapper(claimed):
+        seen = status.snapshot(REF)
+    assert left[0] <= 0
+    assert seen.pending == "q1"
 
 
 def test_the_same_request_at_the_same_time_is_one_turn() -> None:
@@ -201,12 +221,27 @@ def test_a_renewal_extends_the_lease_and_tells_of_a_stop() -> None:
     assert events().count(EventKind.CANCEL) == 1
 
 
+def test_a_runner_learns_how_its_turn_stands_without_a_write() -> None:
+    submit("q1")
+    turn = claim(lease_seconds=30.0)
+    assert turn is not None
+    with CaptureQueriesContext(connections[door.alias()]) as asked:
+        seen = lease.standing(turn)
+    assert [query["sql"].split()[0] for query in asked] == ["SELECT"]
+    assert not seen.stop and 0 < seen.left <= 30.0
+    ends.cancel(REF, "q1")
+    assert lease.standing(turn).stop
+    assert finish(turn)
+    with pytest.raises(queue.Lost):
+        lease.standing(turn)
+
+
 def test_only_one_takes_a_lapsed_turn_over() -> None:
     submit("q1")
     turn = claim(lease_seconds=0.0)
     assert turn is not None
-    taken = at_once(4, lambda number: lease.take_over(turn, 60.0))
-    (mine,) = [one for one in taken if one is not None]
+    taken = at_once(4, lambda n: lease.take_over(REF, turn, 60.0, f"r{n}"))
+    (mine,) = [one.turn for one in taken if one is not None]
     assert mine.epoch == turn.epoch + 1
     with pytest.raises(queue.Lost):
         lease.renew(turn, 60.0)
@@ -219,7 +254,7 @@ def test_a_turn_that_was_renewed_in_time_is_not_taken_over() -> None:
     turn = claim(lease_seconds=0.0)
     assert turn is not None
     lease.renew(turn, 60.0)
-    assert lease.take_over(turn, 60.0) is None
+    assert lease.take_over(REF, turn, 60.0, "r") is None
 
 
 def test_stopping_a_queued_turn_ends_it_there() -> None:
@@ -228,6 +263,23 @@ def test_stopping_a_queued_turn_ends_it_there() -> None:
     assert claim() is None
     assert status.find_turn(REF, "q1").status is TurnStatus.ABORTED  # type: ignore[union-attr]
     assert status.snapshot(REF).pending is None
+
+
+def test_a_stop_reaches_a_turn_that_is_claimed_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit("q1")
+
+    def by_request(*arguments: Any) -> TurnRecord | None:
+        found = queue.by_request(*arguments)
+        assert claim() is not None
+        return found
+
+    monkeypatch.setattr(ends, "by_request", by_request)
+    ends.cancel(REF, "q1")
+    running = status.snapshot(REF).running
+    assert running is not None and running.cancel_requested
+    assert events() == [EventKind.SUBMITTED, EventKind.CANCEL]
 
 
 def test_clearing_skips_what_waits_and_stops_what_runs() -> None:

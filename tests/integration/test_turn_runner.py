@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_streams.turns import runner
+from django_streams.turns import agents
 from django_streams.turns.records import ConversationRef
 from django_streams.turns.runner import Runner
 
@@ -20,7 +20,7 @@ def agent_ref() -> ConversationRef:
         return None
 
     agent = make_agent(on_chat_message)
-    runner.register(agent.agent_name, agent)
+    agents.register(agent.agent_name, agent)
     return ConversationRef(agent.agent_name, "room", "a:v1")
 
 
@@ -54,4 +54,4 @@ def test_two_agents_of_one_name_are_refused() -> None:
         return None
 
     with pytest.raises(ValueError, match="two agents are called"):
-        runner.register(ref.agent, make_agent(other, agent_name=ref.agent))
+        agents.register(ref.agent, make_agent(other, agent_name=ref.agent))

@@ -60,6 +60,16 @@ for name in sys.argv[1:]:
 """
 
 
+PLUGIN = "django_streams.testing.plugin"
+
+FOR_OTHERS = {
+    PLUGIN,
+    "django_streams.turns.celery_task",
+    "django_streams.turns.django_task",
+}
+"""Loaded by or for the packages that they are for, and by nothing else."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A project of ``startproject``, and the environment with the wheel."""
@@ -173,4 +183,13 @@ def test_every_module_can_be_imported_without_the_extras(site: Site) -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in tracked("django_streams/*.py")
     ]
-    site.run("-c", IMPORT, *modules)
+    site.run("-c", IMPORT, *sorted(set(modules) - FOR_OTHERS))
+
+
+def test_pytest_finds_the_plugin(site: Site) -> None:
+    found = site.run(
+        "-c",
+        "from importlib.metadata import entry_points as e;"
+        "print(*((p.name, p.value) for p in e(group='pytest11')))",
+    )
+    assert found.strip() == str(("django_streams", PLUGIN))

@@ -29,6 +29,12 @@ def text(kind: str, text_id: str = "t", **members: Any) -> dict[str, Any]:
     return {"type": kind, "id": text_id} | members
 
 
+def part(what: str, text_id: str = "t", **members: Any) -> dict[str, Any]:
+    """A text or reasoning part; only reasoning keeps its id."""
+    named = {"id": text_id} if what == "reasoning" else {}
+    return {"type": what, "text": "", "state": "streaming"} | named | members
+
+
 def tool(kind: str, call_id: str = "c", **members: Any) -> dict[str, Any]:
     return {"type": kind, "toolCallId": call_id} | members
 
@@ -69,9 +75,26 @@ def test_interleaved_texts_are_kept_apart_by_their_ids(what: str) -> None:
         text(f"{what}-delta", "1", delta="c"),
         text(f"{what}-end", "1"),
     ) == [
-        {"type": what, "text": "ac", "state": "done"},
-        {"type": what, "text": "b", "state": "streaming"},
+        part(what, "1", text="ac", state="done"),
+        part(what, "2", text="b"),
     ]
+
+
+def test_a_text_goes_on_after_the_step_in_which_it_began() -> None:
+    assert parts(
+        text("text-start", "1"),
+        text("text-start", "2"),
+        {"type": "finish-step"},
+        text("text-delta", "1", delta="a"),
+    ) == [part("text", "1", text="a"), part("text", "2")]
+
+
+def test_numbers_name_texts_as_strings_do() -> None:
+    assert parts(
+        {"type": "text-start", "id": 1},
+        {"type": "text-start", "id": 2},
+        {"type": "text-delta", "id": "1", "delta": "a"},
+    ) == [part("text", text="a"), part("text")]
 
 
 @pytest.mark.parametrize("what", ["text", "reasoning"])
@@ -81,14 +104,12 @@ def test_a_delta_of_an_unknown_text_goes_to_the_last_one(what: str) -> None:
         text(f"{what}-delta", "1", delta="a"),
         text(f"{what}-end", "1"),
         text(f"{what}-delta", "other", delta="b"),
-    ) == [{"type": what, "text": "ab", "state": "done"}]
+    ) == [part(what, "1", text="ab", state="done")]
 
 
 @pytest.mark.parametrize("what", ["text", "reasoning"])
 def test_a_delta_without_any_text_begins_one(what: str) -> None:
-    assert parts(text(f"{what}-delta", delta="a")) == [
-        {"type": what, "text": "a", "state": "streaming"}
-    ]
+    assert parts(text(f"{what}-delta", delta="a")) == [part(what, text="a")]
     assert parts(text(f"{what}-end")) == []
 
 
@@ -100,29 +121,12 @@ def test_provider_metadata_of_a_text_is_merged() -> None:
     ) == [
         {
             "type": "reasoning",
+            "id": "t",
             "text": "hm",
             "state": "done",
             "providerMetadata": {"a": {"signature": "s"}, "b": 2},
         }
     ]
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        {"type": "file", "mediaType": "image/png", "url": "data:x"},
-        {"type": "source-url", "sourceId": "s", "url": "https://e", "title": "T"},
-        {
-            "type": "source-document",
-            "sourceId": "s",
-            "mediaType": "text/plain",
-            "title": "T",
-            "filename": "f.txt",
-        },
-    ],
-)
-def test_files_and_sources_become_parts(chunk: dict[str, Any]) -> None:
-    assert parts(chunk | {"extra": 1}) == [chunk]
 
 
 def test_a_tool_call_goes_through_its_states() -> None:
@@ -168,19 +172,6 @@ def test_an_input_error_ends_a_call_or_makes_one() -> None:
     assert parts(INPUT, settled, failed)[0]["state"] == "output-available"
 
 
-def test_an_approval_fills_in_the_input_that_was_only_streamed() -> None:
-    asked = tool("tool-approval-request", approvalId="ap", approvalDescriptor={"d": 1})
-    raw = tool("tool-input-delta", inputTextDelta='{"a": 1}')
-    assert parts(START, raw, asked) == [
-        CALL
-        | {
-            "state": "approval-requested",
-            "approval": {"id": "ap", "descriptor": {"d": 1}},
-            "input": {"a": 1},
-        }
-    ]
-
-
 @pytest.mark.parametrize(
     "settling",
     [
@@ -203,20 +194,109 @@ def test_an_approval_request_does_not_set_a_settled_call_back(
     accumulator = Accumulator("a1")
     for chunk in (INPUT, settling):
         accumulator.apply(chunk)
-    assert all(accumulator.is_repeat(chunk) for chunk in again)
+    assert not any(accumulator.forwarded(chunk) for chunk in again)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_denial_does_not_set_an_approved_call_back(approved: bool) -> None:
+    asked = tool("tool-approval-request", approvalId="ap")
+    answer = {
+        "type": "tool-approval-response",
+        "approvalId": "ap",
+        "approved": approved,
+    }
+    denied = tool("tool-output-denied")
+    state = parts(INPUT, asked, answer, denied)[0]["state"]
+    assert state == ("approval-responded" if approved else "output-denied")
+
+
+def test_an_input_after_its_approval_was_asked_for_is_followed_by_the_request() -> None:
+    asked = tool("tool-approval-request", approvalId="ap", reason="costs")
+    accumulator = Accumulator("a1")
+    for chunk in (START, tool("tool-input-delta", inputTextDelta='{"a'), asked):
+        accumulator.apply(chunk)
+    assert accumulator.message["parts"][0]["input"] == {}
+    assert accumulator.forwarded(INPUT) == [INPUT, asked]
+    for chunk in (INPUT, asked):
+        accumulator.apply(chunk)
+    call = accumulator.message["parts"][0]
+    assert (call["state"], call["input"]) == ("approval-requested", {"a": 1})
+    assert accumulator.forwarded(INPUT | {"input": {"other": 1}}) == []
+
+
+def test_an_input_that_was_read_before_the_approval_is_never_swapped_out() -> None:
+    asked = tool("tool-approval-request", approvalId="ap")
+    other = INPUT | {"input": {"other": 1}}
+    assert parts(INPUT, asked, other)[0]["input"] == {"a": 1}
+
+
+def test_a_step_that_begins_anew_forgets_its_calls_and_texts() -> None:
+    reset = {"type": "reset-step"}
+    step = {"type": "start-step"}
+    raw = tool("tool-input-delta", inputTextDelta='{"old": 1}')
+    output = tool("tool-output-available", output=1)
+    accumulator = Accumulator("a1")
+    for chunk in (step, START, raw, text("text-delta", delta="x"), reset):
+        accumulator.apply(chunk)
+    assert accumulator.message["parts"] == [{"type": "step-start"}]
+    assert accumulator.forwarded(START) == [START]
+    for chunk in (START, output, text("text-delta", delta="y")):
+        accumulator.apply(chunk)
+    assert accumulator.message["parts"][1:] == [
+        CALL | {"state": "output-available", "output": 1},
+        part("text", text="y"),
+    ]
+
+
+def test_a_result_from_elsewhere_is_taken_into_the_reply() -> None:
+    accumulator = Accumulator("a1")
+    for chunk in (INPUT, text("text-start")):
+        accumulator.apply(chunk)
+    assert accumulator.amend(
+        lambda part: part | {"state": "output-error"} if "toolCallId" in part else None
+    )
+    assert not accumulator.amend(lambda part: None)
+    accumulator.apply(text("text-delta", delta="on"))
+    assert [p.get("state") for p in accumulator.message["parts"]] == [
+        "output-error",
+        "streaming",
+    ]
 
 
 def test_the_first_chunks_of_a_call_are_no_repeats() -> None:
     accumulator = Accumulator("a1")
     for chunk in (START, tool("tool-input-delta", inputTextDelta="{"), INPUT):
-        assert not accumulator.is_repeat(chunk)
+        assert accumulator.forwarded(chunk) == [chunk]
         accumulator.apply(chunk)
 
 
-def test_a_dynamic_tool_keeps_its_kind() -> None:
-    call = parts(START | {"dynamic": True, "title": "T", "providerExecuted": True})[0]
-    assert call["type"] == "dynamic-tool"
-    assert (call["title"], call["providerExecuted"]) == ("T", True)
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        tool("tool-input-delta", inputTextDelta="{"),
+        tool("tool-approval-request", approvalId="ap"),
+        tool("tool-output-available", output=1),
+        tool("tool-output-error", errorText="no"),
+        tool("tool-output-denied"),
+        {"type": "tool-approval-response", "approvalId": "ap", "approved": True},
+        tool("tool-input-start"),
+        tool("tool-input-available", call_id="", toolName="loc", input={}),
+        {"type": "tool-input-start", "toolName": "loc"},
+    ],
+)
+def test_what_is_said_of_no_call_is_neither_shown_nor_kept(chunk: Any) -> None:
+    accumulator = Accumulator("a1")
+    assert accumulator.forwarded(chunk) == []
+    accumulator.apply(chunk)
+    assert accumulator.empty
+
+
+def test_an_input_is_shown_as_of_the_kind_of_tool_that_its_call_is() -> None:
+    accumulator = Accumulator("a1")
+    accumulator.apply(START)
+    nameless = {key: value for key, value in INPUT.items() if key != "toolName"}
+    for odd in (INPUT | {"dynamic": True}, nameless):
+        assert accumulator.forwarded(odd) == [INPUT | {"dynamic": False}]
 
 
 def test_an_output_of_an_unknown_call_changes_nothing() -> None:
@@ -244,11 +324,6 @@ def test_metadata_is_merged_key_by_key() -> None:
         {"type": "message-metadata", "messageMetadata": None},
     )
     assert message["metadata"] == {"usage": {"in": 1, "out": 2}, "model": "m"}
-
-
-@pytest.mark.parametrize("kind", ["abort", "error", "custom", "reset-step", "x", ""])
-def test_other_chunks_change_nothing(kind: str) -> None:
-    assert parts({"type": kind, "errorText": "e", "id": "1", "delta": "d"}) == []
 
 
 BASE = {
@@ -307,6 +382,8 @@ kinds = st.sampled_from(
         "tool-output-available",
         "tool-output-error",
         "tool-output-denied",
+        "tool-approval-response",
+        "reset-step",
         "data-x",
         "file",
         "message-metadata",
@@ -338,6 +415,8 @@ names = st.sampled_from(
         "data",
         "inputTextDelta",
         "approvalId",
+        "approved",
+        "citations",
     ]
 )
 chunks_of_any_kind = st.builds(
@@ -352,7 +431,7 @@ def test_it_takes_any_json_value_and_never_raises(chunks: list[object]) -> None:
     accumulator = Accumulator("a1")
     for chunk in chunks:
         if isinstance(chunk, dict):
-            accumulator.is_repeat(chunk)
+            accumulator.forwarded(chunk)
         accumulator.apply(chunk)
     message = accumulator.message
     assert message["role"] == "assistant"

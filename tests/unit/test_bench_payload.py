@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks import bare, payload
 from benchmarks.floors import Statement
 from benchmarks.storm import last_seq, seqs
-from django_streams import StreamChunk, codec
+from django_streams import codec
+from django_streams.spans import Span
 from django_streams.sse import encoder
 
 
@@ -45,8 +48,8 @@ def _framed(*writes: bytes) -> bytes:
 
 
 def _events(*numbers: int) -> bytes:
-    chunks = [StreamChunk(number, '"id: 5"') for number in numbers]
-    return b"".join(encoder.encode_chunks(chunks))
+    spans = [Span(number, ['"id: 5"']) for number in numbers]
+    return b"".join(encoder.encode(span.after(span.first) for span in spans))
 
 
 def test_seqs_are_found_across_the_frames_of_a_reply() -> None:
@@ -73,3 +76,10 @@ def test_a_statement_with_bytes_is_sent_bytes() -> None:
 def test_a_statement_that_changes_otherwise_is_refused() -> None:
     with pytest.raises(RuntimeError, match="cannot tell"):
         Statement("…", [0, "token 1"], [1, "token 2"], ["a", "b"])
+
+
+def test_what_an_agent_says_is_found_in_a_frame_with_its_time() -> None:
+    text = payload.said(12.5, 3)
+    assert len(text) == 50
+    frame = json.dumps({"body": json.dumps({"delta": text})}).encode()
+    assert payload.SAID.findall(frame) == [b"12.500000"]

@@ -76,6 +76,13 @@ def test_the_verdict_names_what_was_missed_and_what_was_disturbed() -> None:
     assert "at: G2; measure" in text
 
 
+def test_the_verdict_and_the_page_name_figures_whose_floor_moved() -> None:
+    runs = [Run(figure=600, floor=1000), Run(figure=300, floor=400)]
+    entry = row(Measured("G1", runs), ALONE)
+    assert "moved by half at: G1; the same" in report.verdict([entry])
+    assert "distrust them too: G1." in report.markdown(Results(MACHINE, [entry]))
+
+
 def test_on_a_quiet_machine_the_verdict_says_so() -> None:
     assert "nobody else" in report.verdict([_entry("G1", figure=1, floor=1)])
 

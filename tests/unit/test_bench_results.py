@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.figures import Run
 from benchmarks.goals import BY_ID
 from benchmarks.results import (
@@ -17,6 +19,7 @@ from benchmarks.results import (
     failed,
     quiet,
     row,
+    steady,
 )
 
 ALONE = Circumstances(load=0.5, busy=0.01)
@@ -68,6 +71,23 @@ def test_an_entry_says_whether_others_used_the_machine() -> None:
     measured = Measured("G6", [Run(1, 1)])
     assert quiet(row(measured, Circumstances(load=5, busy=0.1)))
     assert not quiet(row(measured, Circumstances(load=0, busy=0.11)))
+
+
+@pytest.mark.parametrize(
+    ("name", "floors", "is_steady"),
+    [
+        ("G1", [1000, 500, 900], True),
+        ("G1", [1000, 499, 900], False),
+        ("G4.sqlite", [None, None], True),
+        ("G17", [1000, 10], True),
+    ],
+)
+def test_an_entry_says_whether_its_floor_held_still(
+    name: str, floors: list[float | None], is_steady: bool
+) -> None:
+    runs = [Run(figure=1, floor=floor) for floor in floors]
+    entry = row(Measured(name, runs), Circumstances(load=0, busy=0))
+    assert steady(entry) is is_steady
 
 
 def test_goals_stand_in_their_order_whatever_was_measured_first() -> None:

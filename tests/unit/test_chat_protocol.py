@@ -17,14 +17,19 @@ from django_streams.chat.protocol import (
     Clear,
     Ignored,
     Malformed,
+    MalformedCall,
     Response,
     ResumeAck,
     ResumeRequest,
     Rpc,
+    SetState,
     SyncMessages,
+    ToolApproval,
+    ToolResult,
     origin_ids,
     parse,
 )
+from django_streams.messages.valid import is_message
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
 
@@ -73,6 +78,25 @@ def test_no_custom_keys_and_no_tools_are_absent() -> None:
             SyncMessages([USER]),
         ),
         ({"type": "rpc", "id": "r", "method": "m", "args": [1]}, Rpc("r", "m", [1])),
+        ({"type": "cf_agent_state", "state": None}, SetState(None)),
+        ({"type": "cf_agent_tool_result", "toolCallId": "t"}, ToolResult("t")),
+        (
+            {
+                "type": "cf_agent_tool_result",
+                "toolCallId": "t",
+                "toolName": "",
+                "output": [1],
+                "state": "output-error",
+                "errorText": "no",
+                "autoContinue": True,
+                "clientTools": [{"name": "n"}],
+            },
+            ToolResult("t", [1], True, "no", True, [{"name": "n"}]),
+        ),
+        (
+            {"type": "cf_agent_tool_approval", "toolCallId": "t", "approved": False},
+            ToolApproval("t", False),
+        ),
     ],
 )
 def test_each_client_frame_is_recognised(frame: object, expected: object) -> None:
@@ -97,10 +121,12 @@ def test_each_client_frame_is_recognised(frame: object, expected: object) -> Non
         '{"type":"cf_agent_stream_resume_ack","id":{}}',
         '{"type":"cf_agent_chat_request_cancel","id":["a"]}',
         '{"type":"cf_agent_chat_messages","messages":7}',
-        '{"type":"cf_agent_use_chat_request","id":""}',
-        json.dumps({"type": "cf_agent_use_chat_request", "id": "x" * 257}),
-        '{"type":"cf_agent_use_chat_request","id":"a\\u0000b"}',
-        '{"type":"cf_agent_use_chat_request","id":"\\ud800"}',
+        '{"type":"cf_agent_state"}',
+        '{"type":"cf_agent_tool_result","toolCallId":7}',
+        '{"type":"cf_agent_tool_approval","toolCallId":"t","approved":"yes"}',
+        '{"type":"cf_agent_use_chat_request","id":7}',
+        '{"type":"rpc","method":"m"}',
+        '{"type":"rpc","id":7,"method":"m"}',
         "[" * 100_000,
         '{"type":"cf_agent_chat_clear","x":NaN}',
         '{"type":"cf_agent_chat_clear","x":1e400}',
@@ -131,6 +157,42 @@ def test_a_chat_request_that_cannot_run_can_be_answered(frame: str) -> None:
     assert parsed.request_id == "q1"
 
 
+UNUSABLE = ["", "x" * 257, "x" * 100_000, "a\x00b", "\ud800", 'a"\\b\x7f']
+
+
+@pytest.mark.parametrize("request_id", UNUSABLE)
+def test_a_request_whose_id_cannot_be_used_is_answered_under_it(
+    request_id: str,
+) -> None:
+    parsed = parse(chat_request({"messages": [USER]}, id=request_id))
+    assert isinstance(parsed, Malformed)
+    assert parsed.request_id == request_id
+    answer = protocol.Response(parsed.request_id).error(parsed.problem)
+    assert json.loads(answer)["id"] == request_id
+    answer.encode()
+
+
+@pytest.mark.parametrize("request_id", ["", "a\x00b", "\ud800", 'a"b', "x" * 500])
+def test_a_request_that_is_not_parsed_is_answered_under_any_id(request_id: str) -> None:
+    frame = chat_request({"messages": [USER]}, id=request_id)
+    parsed = parse(frame, max_chars=50)
+    assert parsed == Malformed(request_id, "A frame may have 50 characters.")
+
+
+@pytest.mark.parametrize("method", [None, 7, ["add"]])
+def test_a_call_of_no_method_can_be_answered(method: object) -> None:
+    parsed = parse(json.dumps({"type": "rpc", "id": "r", "method": method}))
+    assert isinstance(parsed, MalformedCall)
+    assert parsed.call_id == "r"
+
+
+@pytest.mark.parametrize("call_id", UNUSABLE)
+def test_a_call_whose_id_cannot_be_used_can_be_answered(call_id: str) -> None:
+    parsed = parse(json.dumps({"type": "rpc", "id": call_id, "method": "m"}))
+    assert isinstance(parsed, MalformedCall)
+    assert parsed.call_id == call_id
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -152,7 +214,7 @@ def test_messages_that_cannot_be_kept_are_left_out(message: object) -> None:
 
 
 def test_a_message_may_have_no_parts() -> None:
-    assert protocol.is_message(USER | {"parts": []})
+    assert is_message(USER | {"parts": []})
 
 
 json_values = st.recursive(

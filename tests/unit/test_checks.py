@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from celery import Celery
+from celery import _state as celery_state
 from django.core.checks import CheckMessage, run_checks
 from django.db import connections
 from django.test import override_settings
@@ -229,3 +231,19 @@ def test_daphne_is_reported_for_deployment_with_the_pace_in_force(
     assert "without bound" in found(deploy=True)["W007"].msg
     settings.INSTALLED_APPS = [a for a in settings.INSTALLED_APPS if a != "daphne"]
     assert "W007" not in found(deploy=True)
+
+
+def test_turns_for_celery_in_a_project_without_its_app_are_reported(
+    settings: Settings,
+) -> None:
+    settings.DJANGO_STREAMS = {"RUNNER": "celery"}
+    before = celery_state.get_current_app()
+    try:
+        # What Celery makes up where no app was made.
+        celery_state.default_app = None
+        celery_state._set_current_app(None)
+        assert "from .celery import app" in str(found()["W010"].hint)
+        Celery("project", set_as_current=True)
+        assert found() == {}
+    finally:
+        celery_state._set_current_app(before)

@@ -234,3 +234,26 @@ def test_no_text_is_lost_on_the_way_into_the_message(items: list[str | Chunk]) -
         if isinstance(item, str) or item["type"] == "text-delta"
     ]
     assert sorted("".join(kept)) == sorted("".join(given))
+
+
+def test_a_text_that_a_new_beginning_of_its_step_took_away_is_begun_again() -> None:
+    step = [{"type": "start-step"}, {"type": "text-start", "id": "t"}]
+    delta = {"type": "text-delta", "id": "t", "delta": "x"}
+    chunks = said(*step, {"type": "reset-step"}, delta)
+    assert kinds(chunks)[3:] == [
+        "reset-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish",
+    ]
+
+
+def test_a_step_goes_out_under_the_name_that_clients_know() -> None:
+    assert kinds(said({"type": "step-start"}))[1] == "start-step"
+
+
+@pytest.mark.parametrize("what", ["text", "reasoning"])
+def test_a_delta_without_a_text_is_refused(what: str) -> None:
+    with pytest.raises(TypeError, match="needs a string 'delta'; got 7"):
+        said({"type": f"{what}-delta", "id": "t", "delta": 7})

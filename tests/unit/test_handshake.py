@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -241,7 +242,9 @@ def test_a_late_acceptance_replays_the_finished_reply(
     (action,) = Handshake().acked("q1", seen, turn)
     assert isinstance(action, Replay)
     assert action.reply == REPLY
-    frame = json.loads(action.last)
+    (end,) = action.then
+    assert isinstance(end, Send)
+    frame = json.loads(end.frame)
     assert frame | last | {"done": True, "id": "q1"} == frame
     # A frame that says error must not say replay, and the reverse.
     assert ("error" in frame) != ("replay" in frame)
@@ -394,9 +397,36 @@ def test_a_skipped_turn_lets_no_parked_connection_go() -> None:
     assert handshake.state is State.PARKED
 
 
+def test_a_connection_that_waits_is_not_offered_its_own_reply() -> None:
+    # The client would ignore the offer, for it has asked, and get no chunk.
+    handshake = parked()
+    handshake.submitted("q1")
+    assert handshake.started(REPLY) == [Follow(REPLY, replay=False)]
+
+
 def test_others_hear_of_a_clear_and_who_cleared_does_not() -> None:
-    assert shown(live().cleared(mine=False)) == [("chat_clear", {})]
-    assert live().cleared(mine=True) == []
+    idle = Handshake()
+    assert shown(idle.cleared(mine=False)) == [("chat_clear", {})]
+    assert idle.cleared(mine=True) == []
+
+
+@pytest.mark.parametrize("make", [live, offered])
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_cleared_reply_is_shown_no_more_and_its_end_brings_the_transcript(
+    make: Callable[[], Handshake], mine: bool
+) -> None:
+    handshake = make()
+    handshake.submitted("q1")
+    leave = ["Unfollow"] if handshake.state is State.FOLLOWING else []
+    told: list[Any] = [] if mine else [("chat_clear", {})]
+    assert shown(handshake.cleared(mine=mine)) == leave + told
+    assert shown(handshake.ended(ended("aborted"), waiting=False)) == [
+        "SendTranscript",
+        (
+            "use_chat_response",
+            {"id": "q1", "body": "", "done": True, "outcome": "aborted"},
+        ),
+    ]
 
 
 def test_a_clear_lets_parked_connections_go() -> None:

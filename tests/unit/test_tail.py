@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_streams.spans import Span
 from django_streams.tail import Act, Tail
 
 PAGE = 1_000_000
@@ -22,7 +23,9 @@ class Log:
 
     def feed(self, tail: Tail, page: int = 1_000) -> None:
         start = tail.fetch_from
-        tail.feed(self.texts[start : start + page], len(self.texts), self.settled)
+        texts = self.texts[start : start + page]
+        parts = [Span(start, texts).after(start)] if texts else []
+        tail.feed(parts, len(self.texts), self.settled)
 
 
 def drive(tail: Tail, log: Log, page: int = 1_000) -> Iterator[Act | list[str]]:
@@ -32,9 +35,13 @@ def drive(tail: Tail, log: Log, page: int = 1_000) -> Iterator[Act | list[str]]:
         if act is Act.FETCH:
             log.feed(tail, page)
         elif act is Act.DELIVER:
-            first, batch = tail.take()
-            assert batch
-            yield [f"{seq}:{text}" for seq, text in enumerate(batch, first)]
+            batch = tail.take()
+            assert all(part.length for part in batch)
+            yield [
+                f"{seq}:{text}"
+                for part in batch
+                for seq, text in enumerate(part.texts, part.first)
+            ]
         else:
             yield act
             if act is not Act.UP_TO_DATE:
@@ -115,6 +122,12 @@ def test_what_waits_is_bounded_by_its_size() -> None:
     steps = [s for s in drive(tail, log, page=1) if isinstance(s, list)]
     assert all(len(batch) <= 2 for batch in steps)
     assert sum(len(batch) for batch in steps) == 20
+
+
+def test_without_a_batch_size_a_batch_is_a_page() -> None:
+    tail, log = Tail(0, None, 1), log_of(7, settled=True)
+    steps = [s for s in drive(tail, log, page=3) if isinstance(s, list)]
+    assert steps == [numbers(0, 3), numbers(3, 6), numbers(6, 7)]
 
 
 @given(

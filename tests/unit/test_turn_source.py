@@ -113,6 +113,30 @@ async def test_a_step_that_blocks_does_not_hold_up_its_cancellation() -> None:
         release.set()
 
 
+async def test_a_blocking_generator_that_is_left_in_a_step_is_closed_behind_it() -> (
+    None
+):
+    began, release, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def words() -> Iterator[str]:
+        try:
+            began.set()
+            release.wait(10)
+            yield "a"
+        finally:
+            closed.set()
+
+    held = words()
+    task = asyncio.create_task(collect(held))
+    await asyncio.to_thread(began.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not closed.is_set()
+    release.set()
+    assert await asyncio.to_thread(closed.wait, 10)
+
+
 async def test_an_exception_of_a_blocking_generator_comes_through() -> None:
     def words() -> Iterator[str]:
         yield "a"

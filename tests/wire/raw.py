@@ -7,33 +7,48 @@ import json
 import time
 import urllib.request
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.integration.chatting import RESPONSE, Frame, user_message
-from tests.liveserver import LiveServer
 
 TIMEOUT = 15.0
 
 
-def visit(server: LiveServer, agent: str = "paced", room: str = "room") -> str:
+class Served(Protocol):
+    """A server, or several behind one address."""
+
+    @property
+    def url(self) -> str: ...
+
+
+class Socketed(Served, Protocol):
+    """One that takes sockets there, too."""
+
+    @property
+    def ws_url(self) -> str: ...
+
+
+def visit(server: Served, agent: str = "paced", room: str = "room") -> str:
     """Open the chat as a new visitor; the session's cookie."""
     with urllib.request.urlopen(_messages(server, agent, room)) as response:
         return str(response.headers["Set-Cookie"]).partition(";")[0]
 
 
-def stored(server: LiveServer, cookie: str, room: str = "room") -> list[Any]:
+def stored(
+    server: Served, cookie: str, room: str = "room", *, agent: str = "paced"
+) -> list[Any]:
     """The transcript that a reload would show."""
     request = urllib.request.Request(
-        _messages(server, "paced", room), headers={"Cookie": cookie}
+        _messages(server, agent, room), headers={"Cookie": cookie}
     )
     with urllib.request.urlopen(request) as response:
         messages: list[Any] = json.load(response)
         return messages
 
 
-def _messages(server: LiveServer, agent: str, room: str) -> str:
+def _messages(server: Served, agent: str, room: str) -> str:
     return f"{server.url}/agents/{agent}/{room}/get-messages"
 
 
@@ -42,7 +57,7 @@ class RawTab:
 
     def __init__(
         self,
-        server: LiveServer,
+        server: Socketed,
         cookie: str,
         *,
         agent: str = "paced",

@@ -30,8 +30,9 @@ def positive(text: str) -> int:
 
 class Command(BaseCommand):
     help = (
-        "Settles streams whose producer vanished and deletes those that ended long "
-        "ago. Safe beside traffic and beside another run."
+        "Settles streams whose producer vanished, deletes those that ended long ago, "
+        "merges blocks that were left small and forgets old events of conversations. "
+        "Safe beside traffic and beside another run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -92,7 +93,8 @@ class Command(BaseCommand):
             self.stdout.write("\r\x1b[K", ending="")
         self.stdout.write(
             f"found {summary.found}, settled {summary.settled}, "
-            f"deleted {summary.deleted}, {summary.bytes} bytes"
+            f"deleted {summary.deleted}, {summary.bytes} bytes, "
+            f"merged {summary.merged} blocks, forgot {summary.events} events"
             + (" (dry run: nothing was changed)" if dry else "")
         )
 

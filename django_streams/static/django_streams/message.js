@@ -7,14 +7,32 @@
  */
 
 const SETTLED = new Set(["output-available", "output-error", "output-denied"]);
-const ANSWERED = new Set([...SETTLED, "approval-responded"]);
+const AWAITING_APPROVAL = new Set(["approval-requested", "approval-responded"]);
 
 /** What is kept of the parts that come whole. */
-const PASSED_ON = {
+const WHOLE = {
   file: ["mediaType", "url", "filename", "providerMetadata"],
+  "reasoning-file": ["mediaType", "url", "filename", "providerMetadata"],
   "source-url": ["sourceId", "url", "title", "providerMetadata"],
   "source-document": ["sourceId", "mediaType", "title", "filename", "providerMetadata"],
+  custom: ["kind", "providerMetadata"],
+  "steering-message": ["id", "parts"],
 };
+
+/** What belongs to a state of a call and goes when the call leaves it. */
+const RESULT_KEYS = ["output", "errorText", "preliminary"];
+
+/** Members of an approval request, and what they are called in the part. */
+const REQUEST_KEYS = {
+  approvalDescriptor: "descriptor",
+  inputSchemaInput: "inputSchemaInput",
+  reason: "requestReason",
+  isAutomatic: "isAutomatic",
+  signature: "signature",
+};
+
+/** Keys that are never merged: they would reach the prototype. */
+const REFUSED_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 
 /** Whether a part is a tool call. */
 export function isToolPart(part) {
@@ -50,6 +68,8 @@ export class MessageBuilder {
   #open = new Map();
   /** What `tool-input-delta` has brought, by call. */
   #rawInput = new Map();
+  /** Calls whose input was put together from that, not given. */
+  #provisional = new Set();
   #continuation;
 
   /**
@@ -69,13 +89,13 @@ export class MessageBuilder {
     if (type === "start") this.#start(chunk);
     else if (type === "start-step" || type === "step-start") {
       parts.push({ type: "step-start" });
-    } else if (type === "finish-step") this.#open.clear();
+    } else if (type === "reset-step") this.#resetStep();
     else if (/^(?:text|reasoning)-(?:start|delta|end)$/.test(type)) {
       this.#prose(chunk, ...type.split("-"));
     } else if (type.startsWith("tool-")) this.#tool(chunk);
     else if (type.startsWith("data-")) this.#data(chunk);
-    else if (Object.hasOwn(PASSED_ON, type)) {
-      parts.push({ type, ...pick(chunk, PASSED_ON[type]) });
+    else if (Object.hasOwn(WHOLE, type)) {
+      parts.push({ type, ...pick(chunk, WHOLE[type]) });
     } else if (type === "message-metadata" || type === "finish") {
       this.#metadata(chunk.messageMetadata);
     }
@@ -96,6 +116,7 @@ export class MessageBuilder {
         this.message = { id: messageId, role: "assistant", parts: [] };
         this.#open.clear();
         this.#rawInput.clear();
+        this.#provisional.clear();
       }
     }
     this.#metadata(messageMetadata);
@@ -103,7 +124,19 @@ export class MessageBuilder {
 
   #metadata(metadata) {
     if (!isObject(metadata)) return;
-    this.message.metadata = merged(this.message.metadata ?? {}, metadata);
+    const known = this.message.metadata;
+    this.message.metadata = isObject(known) ? merged(known, metadata) : metadata;
+  }
+
+  /** The model begins the step anew: its parts go. */
+  #resetStep() {
+    const { parts } = this.message;
+    const begun = parts.findLastIndex((part) => part.type === "step-start");
+    for (const part of parts.splice(begun + 1)) {
+      this.#rawInput.delete(part.toolCallId);
+      this.#provisional.delete(part.toolCallId);
+    }
+    this.#open.clear();
   }
 
   #prose(chunk, kind, step) {
@@ -113,6 +146,7 @@ export class MessageBuilder {
     if (!part) {
       if (step === "end") return;
       part = { type: kind, text: "", state: "streaming" };
+      if (kind === "reasoning") Object.assign(part, pick(chunk, ["id"]));
       this.message.parts.push(part);
       this.#open.set(key, part);
     }
@@ -120,6 +154,7 @@ export class MessageBuilder {
     if (step === "end") {
       part.state = "done";
       this.#open.delete(key);
+      if (kind === "text") Object.assign(part, pick(chunk, ["citations"]));
     }
     if (isObject(chunk.providerMetadata)) {
       part.providerMetadata = { ...part.providerMetadata, ...chunk.providerMetadata };
@@ -132,43 +167,53 @@ export class MessageBuilder {
 
   #tool(chunk) {
     const { type, toolCallId: id } = chunk;
+    if (type === "tool-approval-response") return this.#approvalResponse(chunk);
     if (typeof id !== "string" || id === "") return;
+    const known = this.message.parts.findLast(
+      (part) => isToolPart(part) && part.toolCallId === id,
+    );
+    if (!known && !(typeof chunk.toolName === "string" && chunk.toolName !== "")) return;
     if (type === "tool-input-delta") {
-      const known = this.#rawInput.get(id) ?? "";
-      this.#rawInput.set(id, known + (chunk.inputTextDelta ?? ""));
-      return;
-    }
-    const known = this.message.parts.findLast((part) => part.toolCallId === id);
-    if (type.startsWith("tool-input-")) this.#toolInput(chunk, known);
+      if (known?.state === "input-streaming" && typeof chunk.inputTextDelta === "string") {
+        this.#rawInput.set(id, (this.#rawInput.get(id) ?? "") + chunk.inputTextDelta);
+      }
+    } else if (type.startsWith("tool-input-")) this.#toolInput(chunk, known);
     else if (known) this.#toolAnswer(chunk, known);
   }
 
   #toolInput(chunk, known) {
-    const { type } = chunk;
-    const call = known ?? this.#newCall(chunk);
-    if (type === "tool-input-available" && call.state === "input-streaming") {
-      call.state = "input-available";
-      call.input = toolInput(chunk.input);
-      Object.assign(call, pick(chunk, ["providerExecuted", "title"]));
-    } else if (type === "tool-input-error" && !SETTLED.has(call.state)) {
-      call.state = "output-error";
-      call.errorText = String(chunk.errorText ?? "");
-      if ("input" in chunk) call.input = toolInput(chunk.input);
+    const id = chunk.toolCallId;
+    switch (chunk.type) {
+      case "tool-input-start":
+        if (!known) this.#newCall(chunk, "input-streaming");
+        break;
+      case "tool-input-available": {
+        const call = known ?? this.#newCall(chunk, "input-streaming");
+        if (call.state === "input-streaming") {
+          call.state = "input-available";
+          rename(call, chunk, call.type === "dynamic-tool");
+        } else if (!AWAITING_APPROVAL.has(call.state) || !this.#wantsInput(call)) break;
+        call.input = toolInput(chunk.input);
+        this.#rawInput.delete(id);
+        this.#provisional.delete(id);
+        describe(call, chunk, "callProviderMetadata", "title");
+        break;
+      }
+      case "tool-input-error": {
+        if (SETTLED.has(known?.state)) break;
+        const call = known ?? this.#newCall({ ...chunk, providerMetadata: null }, "");
+        rename(call, chunk, call.type === "dynamic-tool");
+        if ("input" in chunk) call.input = toolInput(chunk.input);
+        this.#settle(call, "output-error", chunk);
+        call.errorText = errorText(chunk);
+      }
     }
   }
 
-  #newCall(chunk) {
-    const toolName = String(chunk.toolName ?? "");
-    const call = {
-      type: chunk.dynamic === true ? "dynamic-tool" : `tool-${toolName}`,
-      toolCallId: chunk.toolCallId,
-      toolName,
-      state: "input-streaming",
-      ...pick(chunk, ["providerExecuted", "title"]),
-    };
-    if (isObject(chunk.providerMetadata)) {
-      call.callProviderMetadata = chunk.providerMetadata;
-    }
+  #newCall(chunk, state) {
+    const call = { toolCallId: chunk.toolCallId, state };
+    rename(call, chunk, Boolean(chunk.dynamic));
+    describe(call, chunk, "callProviderMetadata", "title");
     this.message.parts.push(call);
     return call;
   }
@@ -176,32 +221,71 @@ export class MessageBuilder {
   #toolAnswer(chunk, call) {
     switch (chunk.type) {
       case "tool-output-available":
-        delete call.preliminary;
-        call.state = "output-available";
+        this.#settle(call, "output-available", chunk);
         call.output = chunk.output ?? null;
-        Object.assign(call, pick(chunk, ["preliminary", "providerExecuted"]));
+        Object.assign(call, pick(chunk, ["preliminary"]));
         break;
       case "tool-output-error":
-        call.state = "output-error";
-        call.errorText = String(chunk.errorText ?? "");
+        this.#settle(call, "output-error", chunk);
+        call.errorText = errorText(chunk);
         break;
       case "tool-output-denied":
-        if (!ANSWERED.has(call.state)) call.state = "output-denied";
+        if (SETTLED.has(call.state)) break;
+        if (call.state === "approval-responded" && call.approval?.approved !== false) break;
+        this.#fill(call);
+        call.state = "output-denied";
         break;
       case "tool-approval-request":
-        if (ANSWERED.has(call.state)) break;
+        if (SETTLED.has(call.state) || call.state === "approval-responded") break;
+        this.#fill(call);
         call.state = "approval-requested";
         call.approval = { id: chunk.approvalId ?? null };
-        if ("approvalDescriptor" in chunk) {
-          call.approval.descriptor = chunk.approvalDescriptor;
+        for (const [key, name] of Object.entries(REQUEST_KEYS)) {
+          const value = chunk[key] ?? null;
+          if (value === null || (key === "isAutomatic" && value === false)) continue;
+          call.approval[name] = value;
         }
-        call.input ??= toolInput(this.#rawInput.get(chunk.toolCallId));
         break;
     }
   }
 
+  #approvalResponse(chunk) {
+    const { approvalId: id } = chunk;
+    const call = this.message.parts.find(
+      (part) => isToolPart(part) && typeof id === "string" && part.approval?.id === id,
+    );
+    if (!call || SETTLED.has(call.state)) return;
+    call.state = "approval-responded";
+    const approved = chunk.approved ?? null;
+    call.approval = { ...call.approval, approved, ...pick(chunk, ["reason"]) };
+    Object.assign(call, pick(chunk, ["providerExecuted"]));
+    if (isObject(chunk.providerMetadata)) {
+      call.callProviderMetadata = chunk.providerMetadata;
+    }
+  }
+
+  #settle(call, state, chunk) {
+    this.#fill(call);
+    call.state = state;
+    for (const key of RESULT_KEYS) delete call[key];
+    describe(call, chunk, "resultProviderMetadata");
+  }
+
+  /** Take the text that was streamed for the input that was never given. */
+  #fill(call) {
+    const raw = this.#rawInput.get(call.toolCallId) ?? "";
+    this.#rawInput.delete(call.toolCallId);
+    if (raw.trim() === "" || "input" in call) return;
+    call.input = toolInput(raw);
+    this.#provisional.add(call.toolCallId);
+  }
+
+  #wantsInput(call) {
+    return !("input" in call) || this.#provisional.has(call.toolCallId);
+  }
+
   #data({ type, id = null, data = null, transient }) {
-    if (transient === true) return;
+    if (transient) return;
     const known =
       id === null
         ? undefined
@@ -225,6 +309,7 @@ function pick(source, keys) {
 function merged(known, fresh) {
   const result = { ...known };
   for (const [key, value] of Object.entries(fresh)) {
+    if (REFUSED_KEYS.has(key)) continue;
     const both = isObject(result[key]) && isObject(value);
     result[key] = both ? merged(result[key], value) : value;
   }
@@ -242,4 +327,24 @@ function toolInput(input) {
     }
   }
   return isObject(value) ? value : {};
+}
+
+/** What a chunk says of its call besides its state. */
+function describe(call, chunk, metadataKey, ...keys) {
+  Object.assign(call, pick(chunk, ["providerExecuted", "toolMetadata", ...keys]));
+  if (isObject(chunk.providerMetadata)) call[metadataKey] = chunk.providerMetadata;
+}
+
+function rename(call, chunk, dynamic) {
+  const name = typeof chunk.toolName === "string" ? chunk.toolName : calledName(call);
+  call.type = dynamic ? "dynamic-tool" : `tool-${name}`;
+  call.toolName = name;
+}
+
+function calledName(call) {
+  return call.type === undefined ? "" : toolName(call);
+}
+
+function errorText({ errorText: text }) {
+  return typeof text === "string" ? text : "";
 }

@@ -199,6 +199,9 @@ export class Transcript {
   response(frame) {
     let turn = this.turns.get(frame.id);
     if (turn?.state === "ended") return NOTHING;
+    // Its process died, and it is begun anew: the replay of the new one, which
+    // is offered next, takes the place of what is shown.
+    if (frame.done && frame.outcome === "recovering") return NOTHING;
     if (!turn) {
       if (frame.replay) return NOTHING;
       if (frame.done || frame.error) {

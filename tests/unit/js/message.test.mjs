@@ -48,7 +48,7 @@ const CASES = {
       { type: "reasoning-delta", id: "r", delta: "hm" },
       { type: "reasoning-end", id: "r" },
     ],
-    [{ type: "reasoning", text: "hm", state: "done" }],
+    [{ type: "reasoning", id: "r", text: "hm", state: "done" }],
   ],
   "steps are kept": [
     [{ type: "start-step" }, { type: "finish-step" }, { type: "step-start" }],

@@ -200,3 +200,33 @@ test("a turn that ended unseen is asked about when another one has ended", () =>
   assert.deepEqual(texts(chat), ["hi", "hello", "theirs", "two"]);
   assert.ok(!socket.sent.some((sent) => sent.id === id));
 });
+
+test("a reply that is begun anew takes the place of what was shown", () => {
+  const { chat, sockets } = connected();
+  const socket = sockets.last;
+  const id = chat.send("hi");
+  socket.say(...frames(id, CHUNKS, { to: 5 }));
+  assert.deepEqual(texts(chat), ["hi", "one two "]);
+  socket.say(frame(id, { done: true, outcome: "recovering" }), offer(id));
+  assert.deepEqual(socket.got(ACK).map((ack) => ack.id), [id]);
+  assert.notEqual(chat.status, "ready");
+  const anew = reply(["another ", "answer"]);
+  socket.say(...frames(id, anew, { to: 1, replay: true }));
+  socket.say(frame(id, { replay: true, replayComplete: true }));
+  assert.deepEqual(texts(chat), ["hi"]);
+  socket.say(...frames(id, anew, { from: 1 }), frame(id, { done: true }));
+  assert.deepEqual(texts(chat), ["hi", "another answer"]);
+  assert.equal(chat.status, "ready");
+});
+
+test("a reply that is begun anew is watched from its start in a second tab", () => {
+  const { chat, sockets } = connected();
+  const socket = sockets.last;
+  socket.say(transcript([user("u1", "hi")]), ...frames("r1", CHUNKS, { to: 5 }));
+  socket.say(frame("r1", { done: true, outcome: "recovering" }), offer("r1"));
+  const anew = reply(["another ", "answer"]);
+  socket.say(...frames("r1", anew, { to: 4, replay: true }));
+  socket.say(frame("r1", { replay: true, replayComplete: true }));
+  socket.say(...frames("r1", anew, { from: 4 }), frame("r1", { done: true }));
+  assert.deepEqual(texts(chat), ["hi", "another answer"]);
+});

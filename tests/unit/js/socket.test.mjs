@@ -81,7 +81,7 @@ test("an attempt that gets no answer is given up", () => {
 });
 
 test("where the server refuses for good there is no other attempt", () => {
-  for (const code of [1008, 4000, 4401, 4999]) {
+  for (const code of [1008, 4000, 4401, 4429, 4999]) {
     const { clock, sockets, events, made } = socket();
     sockets.last.drop(code, "why");
     assert.deepEqual(events, [`refused ${code} why`]);
@@ -92,7 +92,7 @@ test("where the server refuses for good there is no other attempt", () => {
 });
 
 test("every other end is followed by another attempt", () => {
-  for (const code of [1000, 1001, 1006, 1011, 1012, 1013, 3000, 5000]) {
+  for (const code of [1000, 1001, 1006, 1011, 1012, 1013, 3000, 3011, 5000]) {
     const all = socket();
     all.sockets.last.drop(code);
     delay(all);
