@@ -233,6 +233,17 @@ class Appender:
             seq = self._attempt(lost, again=True)
             self._write_now(texts[len(lost.texts) :])
             return seq
+        self._give_up(lost)
+        return self._attempt(self._entry(texts), again=False)
+
+    def give_up(self) -> None:
+        """Find out what became of a write that nobody repeats."""
+        with self._turn():
+            lost, self._unclear = self._unclear, None
+            if lost is not None:
+                self._give_up(lost)
+
+    def _give_up(self, lost: Append) -> None:
         try:
             if persist(self.store, lambda: self.store.appended(lost)):
                 self._stored(lost, lost.expected)
@@ -240,7 +251,6 @@ class Appender:
             self._unclear = lost
             raise
         self._token = ids.new_token()
-        return self._attempt(self._entry(texts), again=False)
 
     def _entry(self, texts: Sequence[str]) -> Append:
         return Append(

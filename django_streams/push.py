@@ -61,11 +61,13 @@ class PushBuffer:
             texts, self._texts = self._texts, []
             return texts
 
-    def drop(self) -> None:
-        """Forget what is queued: the stream takes no more."""
+    def drop(self) -> Future[None] | None:
+        """Forget what is queued; what to wait for before what is in flight, should
+        it come back, can be forgotten too."""
         with self._lock:
             self._texts.clear()
             self._failure = None
+            return self._flight
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -169,6 +169,26 @@ class StreamWriter:
         """Async twin of :meth:`flush`. Cancelled: the writes go on."""
         await self._adrain()
 
+    def drop(self) -> None:
+        """Forget what was pushed and is not stored, instead of flushing it.
+
+        For a producer that ends although its database refuses what it says: the log
+        then ends with what it took, and :attr:`cursor` tells how much. Raises
+        :class:`StreamUnavailableError` while nobody can tell whether the last write
+        was stored.
+        """
+        refuse_running_loop("drop")
+        while (flight := self._pushes.drop()) is not None:
+            flight.result()
+        self._log.give_up()
+
+    async def adrop(self) -> None:
+        """Async twin of :meth:`drop`. Cancelled: what was queued is forgotten."""
+        async with self._in_order():
+            while (flight := self._pushes.drop()) is not None:
+                await asyncio.wrap_future(flight)
+            await self._run_waiting(self._log.give_up)
+
     # Settling
 
     def close(self, *, commit: Commit | None = None, discard: bool = False) -> bool:

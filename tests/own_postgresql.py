@@ -72,7 +72,7 @@ class OwnPostgreSQL:
 
     def create(self, name: str) -> None:
         """Make an empty database."""
-        with self._connect() as connection:
+        with self.connect("postgres") as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class OwnPostgreSQL:
         while True:
             assert self._process.poll() is None, "postgres ended at once"
             with contextlib.suppress(psycopg.OperationalError):
-                self._connect().close()
+                self.connect("postgres").close()
                 return
             assert time.monotonic() < deadline, f"no PostgreSQL within {WITHIN} s"
             time.sleep(0.02)
@@ -113,18 +113,19 @@ class OwnPostgreSQL:
         self._default_to_read_only("off")
 
     def _default_to_read_only(self, value: str) -> None:
-        with self._connect() as connection:
+        with self.connect("postgres") as connection:
             connection.execute(
                 f"ALTER SYSTEM SET default_transaction_read_only = {value}"
             )
             connection.execute("SELECT pg_reload_conf()")
 
-    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+    def connect(self, name: str) -> psycopg.Connection[tuple[object, ...]]:
+        """Its superuser in the database *name*; every statement commits."""
         return psycopg.connect(
             host="127.0.0.1",
             port=self.port,
             user=USER,
-            dbname="postgres",
+            dbname=name,
             autocommit=True,
         )
 

@@ -135,8 +135,9 @@ class Handshake:
         """Its stream; another one when the reply was begun anew."""
         self._anew = False
         """Whether the offer is of a reply that was begun anew."""
-        self._own: dict[str, None] = {}
-        """Turns that this connection asked for and that are not over."""
+        self._own: dict[str, bool] = {}
+        """Turns that this connection asked for and that are not over; and whether
+        another reply was shown to its end since."""
         self._awaits = ""
         """The continuation that this connection's answer to a tool call asked for."""
         self._cleared = ""
@@ -254,7 +255,7 @@ class Handshake:
 
     def submitted(self, request_id: str) -> None:
         """This connection's chat request was accepted."""
-        self._own[request_id] = None
+        self._own[request_id] = False
 
     def enrolled(self, request_id: str) -> None:
         """This connection's answer asked for a continuation: when it begins it is
@@ -315,10 +316,12 @@ class Handshake:
         The order is last chunk, transcript, terminal frame: a message sent right
         after the terminal frame would be lost to a later transcript. Who asked
         has every chunk and needs no transcript, unless it was offered the reply
-        and has not accepted: then the transcript is all it gets.
+        and has not accepted: then the transcript is all it gets. Or unless it was
+        shown another reply after it asked, which its own may have replaced.
         """
         reply = Reply.from_event(body)
-        mine = self._own.pop(reply.request_id, 0) is None
+        mixed = self._own.pop(reply.request_id, None)
+        mine = mixed is not None
         awaited = reply.request_id == self._awaits
         if awaited:
             self._awaits = ""
@@ -334,10 +337,12 @@ class Handshake:
         follows = here and state is State.FOLLOWING
         if here and state in (State.OFFERED, State.FOLLOWING):
             self._be(State.UNOFFERED)
+        if follows and not mine:
+            self._own = dict.fromkeys(self._own, True)
         actions: list[Action] = [Drain()] if follows else []
         # What was under way when it was cleared has shown some of it again.
         cleared, self._cleared = self._cleared == reply.request_id, ""
-        asked = mine and not reply.continuation
+        asked = mine and not mixed and not reply.continuation
         if not asked or cleared or (here and state is State.OFFERED):
             actions.append(SendTranscript())
         lost = awaited and not reply.stream

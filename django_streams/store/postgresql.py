@@ -25,6 +25,10 @@ _READ_ONLY = "25006"
 """SQLSTATE of a write that the server refuses: during a failover it is a standby
 still, or not the primary any more."""
 
+_TOO_MUCH = "54"
+"""The class of SQLSTATEs for what is beyond the server's own limits, however often
+it is tried."""
+
 
 class PostgreSQLStore(GenericStore):
     vendor: ClassVar[str] = "postgresql"
@@ -44,10 +48,13 @@ class PostgreSQLStore(GenericStore):
 
     def transient(self, error: Exception) -> bool:
         # The driver's error, also where it did not come through Django.
-        codes = (getattr(one, "sqlstate", None) for one in (error, error.__cause__))
+        found = (getattr(one, "sqlstate", None) for one in (error, error.__cause__))
+        code = next(filter(None, found), "")
+        if code.startswith(_TOO_MUCH):
+            return False
         return (
             super().transient(error)
-            or _READ_ONLY in codes
+            or code == _READ_ONLY
             or self._prepared.failed(error)
         )
 

@@ -3,6 +3,10 @@
 What a runner says is stored before it counts, so while nothing can be stored the
 handler waits at its ``yield``. Once the database is back the same call goes on, or
 learns that somebody took the turn over meanwhile: only that ends the run.
+
+A database that stores the renewals of the lease and nothing else is not away: a
+full disk, a limit on statements, a trigger. That is a failure like any other, and
+the run must stay one that can be stopped.
 """
 
 from __future__ import annotations
@@ -10,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ..exceptions import StreamUnavailableError
+from .pulse import Pulse
 
 logger = logging.getLogger("django_streams.turns")
 
@@ -27,34 +31,49 @@ PAUSE = 0.2
 REPEAT = 60.0
 """Seconds after which the log says again that a run waits."""
 
+REFUSED = 60.0
+"""Seconds after which a database that renews the lease and refuses the rest has
+refused it for good. Longer than a lock that a migration takes should be held."""
+
 
 class Patience:
     """Of one run, which is *name* in the log."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pulse: Pulse) -> None:
         self._name = name
+        self._pulse = pulse
         self._told = -math.inf
         self.ended = False
         """Set when the process ends: then nobody waits any longer."""
 
-    async def outlast(self, work: Callable[[], Awaitable[R]]) -> R:
+    async def outlast(
+        self, work: Callable[[], Awaitable[R]], *, speaking: bool = False
+    ) -> R:
         """Await *work*, again and again while the database is away.
 
         *work* must find out what became of its last call, or not mind being done
-        twice. Raises :class:`StreamUnavailableError` once :attr:`ended` is set,
-        and everything else that *work* raises. Cancelled: it may still take effect.
+        twice. *speaking*: it is worth nothing once the turn is to stop.
+
+        Raises :class:`StreamUnavailableError` once :attr:`ended` is set or there
+        is nothing to wait for, and everything else that *work* raises. Cancelled:
+        it may still take effect.
         """
+        since = None
         while True:
             try:
                 return await work()
             except StreamUnavailableError as error:
-                if self.ended:
+                if self.ended or (speaking and self._pulse.stopping.is_set()):
                     raise
-                self._tell(error)
+                now = asyncio.get_running_loop().time()
+                if since is None or not self._pulse.renewing:
+                    since = now
+                elif now - since >= REFUSED and self._pulse.renewed > since:
+                    raise
+                self._tell(now, error)
             await asyncio.sleep(PAUSE)
 
-    def _tell(self, error: StreamUnavailableError) -> None:
-        now = time.monotonic()
+    def _tell(self, now: float, error: StreamUnavailableError) -> None:
         if now - self._told >= REPEAT:
             self._told = now
             logger.warning("%s waits for its database: %s", self._name, error)

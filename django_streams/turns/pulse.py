@@ -42,6 +42,10 @@ class Pulse:
         self._busy = 0
         self._away = False
         """Whether the database did not answer the last time."""
+        self.renewed = -math.inf
+        """When the lease was last renewed, by the loop's clock."""
+        self.renewing = False
+        """Whether the last renewal was stored."""
         self.writer: StreamWriter | None = None
         """The reply's, once it has begun: it may be stopped by itself."""
         self.stopping = asyncio.Event()
@@ -105,7 +109,11 @@ class Pulse:
 
     async def _renew(self) -> None:
         self._due = asyncio.get_running_loop().time() + self._interval
-        if await self._ask(lease.renew, self._record, self._lease):
+        stop = await self._ask(lease.renew, self._record, self._lease)
+        self.renewing = stop is not None
+        if self.renewing:
+            self.renewed = asyncio.get_running_loop().time()
+        if stop:
             self.stop()
 
     async def _look(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..exceptions import (
     StreamCancelledError,
     StreamClosedError,
     StreamFencedError,
-    StreamUnavailableError,
+    StreamSerializationError,
 )
 from ..messages import Accumulator, Grammar
 from ..messages.answers import Change, late_output
@@ -48,6 +48,8 @@ class Reply:
         """Whether the model said that it has nothing to add."""
         self.writer: StreamWriter | None = None
         """None until the reply begins."""
+        self._torn = False
+        """Whether the message may have what the log did not take."""
 
     @property
     def message(self) -> UIMessage | None:
@@ -104,28 +106,49 @@ class Reply:
     async def flush(self) -> None:
         """Return when all that was said is stored."""
         assert self.writer is not None
-        await self._patience.outlast(self.writer.aflush)
+        await self._store(self.writer.aflush)
 
     async def cut(self) -> None:
         """End an open text of ours, and make sure that the message is the log."""
         if self.writer is None:
             return
         try:
-            await self._push(self._grammar.cut())
-            await self.flush()
-        except (StreamCancelledError, StreamClosedError):
-            # The stream itself was stopped: what was pushed last is dropped.
-            await self._rebuild(self.writer.stream_id)
-        except (StreamFencedError, StreamUnavailableError) as error:
+            if not self._torn:
+                await self._push(self._grammar.cut())
+                await self.flush()
+        except StreamFencedError as error:
             logger.warning("turn %r: %s", self._record.request_id, error)
+            return
+        except (StreamCancelledError, StreamClosedError):
+            # The stream itself was stopped.
+            pass
+        except Exception as error:
+            logger.warning(
+                "turn %r: not all that was said is kept: %s",
+                self._record.request_id,
+                error,
+            )
+        if self._torn:
+            await self._patience.outlast(self.writer.adrop)
+            await self._rebuild(self.writer.stream_id)
 
     async def _push(self, chunks: Sequence[dict[str, Any]]) -> None:
         assert self.writer is not None
         for chunk in chunks:
             for shown in self._built.forwarded(chunk):
                 # What raises for earlier chunks has not taken this one.
-                await self._patience.outlast(partial(self.writer.apush, shown))
+                await self._store(partial(self.writer.apush, shown))
                 self._apply(shown)
+
+    async def _store(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self._patience.outlast(work, speaking=True)
+        except StreamSerializationError:
+            # Refused before it was taken, and with it nothing else.
+            raise
+        except Exception:
+            self._torn = True
+            raise
 
     def _apply(self, chunk: Any) -> None:
         self._built.apply(chunk)

@@ -18,7 +18,11 @@ from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 from .. import conf, ids
-from ..exceptions import StreamCancelledError, StreamFencedError
+from ..exceptions import (
+    StreamCancelledError,
+    StreamFencedError,
+    StreamUnavailableError,
+)
 from ..failures import contained, public_reason
 from ..messages.answers import Change
 from ..store.base import CANCELLED
@@ -77,7 +81,7 @@ class Run:
         self._turn: Turn | None = None
         self._toolbox: Toolbox | None = None
         self._pulse = Pulse(ref, taken.turn)
-        self._patience = Patience(self._name)
+        self._patience = Patience(self._name, self._pulse)
         # Held while chunks go into the log and the message: who holds it may
         # cancel the handler without tearing the two apart.
         self._emitting = asyncio.Lock()
@@ -250,7 +254,7 @@ class Run:
             seconds = conf.get().TURN_LEASE
             try:
                 with self._pulse.busy():
-                    log = await self._persist(
+                    log = await self._put(
                         lease.begin, self._ref, self._record, stream, seconds
                     )
             except queue.Lost:
@@ -296,10 +300,11 @@ class Run:
         assert agent is not None
         while True:
             proposal = await self._patience.outlast(
-                lambda: answering.propose(agent, ref, change, but=record.message_id)
+                lambda: answering.propose(agent, ref, change, but=record.message_id),
+                speaking=True,
             )
             with contextlib.suppress(answering.Outdated):
-                return await self._persist(
+                return await self._put(
                     answering.settle_earlier, record, ref.wake_key, change, proposal
                 )
 
@@ -311,7 +316,7 @@ class Run:
         kept, answered = await self._kept()
         if reply.writer is not None and kept is not None:
             await reply.flush()
-            await self._persist(answering.keep_partial, self._record, kept, answered)
+            await self._put(answering.keep_partial, self._record, kept, answered)
 
     async def _flush(self, reply: Reply) -> None:
         async with self._emitting:
@@ -362,10 +367,7 @@ class Run:
                     says_all=self._reply is not None and self._reply.says_all,
                 )
         if self._reply is not None:
-            for chunk in () if self._toolbox is None else self._toolbox.cut_short():
-                with contextlib.suppress(StreamFencedError, StreamCancelledError):
-                    await self._say(self._reply, chunk)
-            await self._reply.cut()
+            await self._cut(self._reply)
         if isinstance(error, InBandError):
             return Ending(status=TurnStatus.ERRORED, error=str(error), in_band=True)
         if self._pulse.stalled is not None:
@@ -377,6 +379,17 @@ class Run:
         # Without an error the handler has cancelled itself.
         text = INTERRUPTED_TEXT if error is None else public_reason(error, self._name)
         return Ending(status=TurnStatus.ERRORED, error=text)
+
+    async def _cut(self, reply: Reply) -> None:
+        """Make what was said whole, as far as it can still be stored."""
+        for chunk in () if self._toolbox is None else self._toolbox.cut_short():
+            try:
+                await self._say(reply, chunk)
+            except StreamUnavailableError:
+                break
+            except (StreamFencedError, StreamCancelledError):
+                pass
+        await reply.cut()
 
     async def _kept(self) -> tuple[UIMessage | None, Collection[str]]:
         """What is to be stored, and the calls of it whose answers it has."""
@@ -426,6 +439,14 @@ class Run:
     ) -> R:
         """:func:`.door.run`, but however long the database is away."""
         return await self._patience.outlast(lambda: door.run(work, *args, **kwargs))
+
+    async def _put(
+        self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same, for what is worth nothing once the turn is to stop."""
+        return await self._patience.outlast(
+            lambda: door.run(work, *args, **kwargs), speaking=True
+        )
 
     @property
     def _name(self) -> str:

@@ -171,6 +171,42 @@ def test_chunks_pushed_before_a_loss_go_out_first_afterwards(
     assert failures > 0 or times == 1
 
 
+@pytest.mark.parametrize("times", [1, 10])
+def test_what_is_dropped_after_a_loss_is_whole_writes_at_the_end(
+    alias: str, settings: Settings, times: int
+) -> None:
+    """The handle knows how much the log took, and goes on behind it."""
+    settings.DJANGO_STREAMS = {**SETTINGS, "RETRY_SECONDS": 0.0}
+    streams = Streams(using=alias)
+    dropped = 0
+    for at in itertools.count(1):
+        writer = streams.open(STREAM)
+        with Faults(alias, at=at, times=times) as faults:
+            try:
+                for pushed in range(12):
+                    writer.push(pushed)
+                writer.flush()
+            except StreamUnavailableError:
+                pass
+            for _ in range(times):
+                try:
+                    writer.drop()
+                except StreamUnavailableError:
+                    continue
+        writer.drop()
+        kept = writer.cursor
+        dropped += 12 - kept
+        assert writer.append("end") == kept
+        assert writer.close() is True
+        found = stored(alias, STREAM)
+        assert found == Log(COMPLETED, [*range(kept), "end"]), faults.hit
+        reset(alias)
+        if faults.hit is None:
+            break
+    assert kept == 12
+    assert dropped > 0 or times == 1
+
+
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_handle_goes_on_after_a_transaction_whose_connection_was_lost(
     alias: str, times: int

@@ -48,7 +48,7 @@ def pairs(kind: type) -> dict[str, tuple[Any, Any]]:
             Streams,
             "open read read_batches status list delete cancel produce owner_of",
         ),
-        (StreamWriter, "append extend push flush close error renew"),
+        (StreamWriter, "append extend push flush drop close error renew"),
     ],
 )
 def test_every_public_method_has_both_doors(kind: type, names: str) -> None:
@@ -95,6 +95,7 @@ WRITES: dict[str, Callable[[StreamWriter], Any]] = {
     "extend": lambda w: w.extend(["x"]),
     "push": lambda w: w.push("x"),
     "flush": lambda w: w.flush(),
+    "drop": lambda w: w.drop(),
     "renew": lambda w: w.renew(),
     "close": lambda w: w.close(),
     "error": lambda w: w.error("x"),

@@ -289,6 +289,24 @@ def test_who_asked_gets_no_transcript() -> None:
     ]
 
 
+def test_who_asked_and_saw_another_reply_meanwhile_gets_the_transcript() -> None:
+    """What it asked for may replace that reply, which the client shows again."""
+    handshake = Handshake()
+    handshake.connected(IDLE)
+    handshake.submitted("q2")
+    handshake.started(REPLY)
+    handshake.ended(ended("completed"), waiting=True)
+    handshake.submitted("q3")
+    for request_id, told in (("q2", True), ("q3", False)):
+        handshake.started(replace(REPLY, request_id=request_id, stream=request_id))
+        actions = shown(
+            handshake.ended(ended("completed", turn=request_id), waiting=False)
+        )
+        assert ("SendTranscript" in actions) is told
+        last, members = actions[-1]
+        assert (last, members["id"]) == ("use_chat_response", request_id)
+
+
 def test_who_asked_and_did_not_accept_an_offer_gets_the_transcript() -> None:
     handshake = Handshake()
     handshake.connected(IDLE)
