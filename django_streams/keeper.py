@@ -69,6 +69,8 @@ class Keeper:
         self._writers: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._due: weakref.WeakKeyDictionary[Kept, float] = weakref.WeakKeyDictionary()
         self._missed: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self._away: set[str] = set()
+        """The databases that did not answer the last time."""
         """Those whose last renewal failed; used by the one thread only."""
         self._poke = threading.Event()
         self._thread: threading.Thread | None = None
@@ -174,8 +176,11 @@ class Keeper:
                 try:
                     stopped = some[0].ask_cancelled([writer.pk for writer in some])
                 except Exception as error:
-                    logger.warning("could not ask who must stop: %s", error)
+                    level = logging.DEBUG if alias in self._away else logging.WARNING
+                    self._away.add(alias)
+                    logger.log(level, "could not ask who must stop: %s", error)
                     continue
+                self._away.discard(alias)
                 for writer in some:
                     if writer.pk in stopped:
                         writer.note_cancelled()

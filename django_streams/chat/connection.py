@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import conf
@@ -416,9 +417,12 @@ class Connection:
 
     async def snapshot(self) -> Snapshot:
         seen = await door.run(status.snapshot, self.ref)
-        if seen.lapsed and await self._sweep():
-            seen = await door.run(status.snapshot, self.ref)
-        return seen
+        if not seen.lapsed:
+            return seen
+        if await self._sweep():
+            return await door.run(status.snapshot, self.ref)
+        # Its runner is only late, or gets the time to come back.
+        return replace(seen, lapsed=False)
 
     async def _sweep(self) -> bool:
         if get_runner().runs(self.ref):

@@ -165,6 +165,11 @@ class StreamStore(ABC):
         """Whether trying again, on a new connection, may help."""
 
     @abstractmethod
+    def away(self, error: Exception) -> bool:
+        """Whether *error* says that nobody can write to the database now; not that
+        this call lost to others."""
+
+    @abstractmethod
     def explain(self, error: Exception) -> StreamsError | None:
         """Our error for a failure inside the caller's transaction, if we know."""
 

@@ -107,6 +107,9 @@ class DatabaseStore(StreamStore):
     def transient(self, error: Exception) -> bool:
         return isinstance(error, (OperationalError, InterfaceError))
 
+    def away(self, error: Exception) -> bool:
+        return self.transient(error)
+
     def explain(self, error: Exception) -> StreamsError | None:
         return None
 

@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from .. import codec, conf
 from ..exceptions import StreamCancelledError, StreamLiveError, StreamsError
 from ..types import StreamState
+from . import outages
 from .base import (
     INTERRUPTED,
     Append,
@@ -29,6 +30,9 @@ from .base import (
 from .database import BLOCK, STREAM
 from .reading import ReadingStore
 from .rollup import rollup
+
+_LONG_AGO = 1e9
+"""Seconds; longer than any lease, and a number in every database."""
 
 
 class GenericStore(ReadingStore):
@@ -320,13 +324,15 @@ class GenericStore(ReadingStore):
                     f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
                     f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
                     f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
-                    f"AND {self.lapsed}",
+                    f'AND {self.lapsed} AND "lease_seconds" < %s',
                     [
                         StreamState.ERRORED.value,
                         INTERRUPTED,
                         pk,
                         StreamState.STREAMING.value,
                         epoch,
+                        # Its writer may be alive, and come as soon as we did.
+                        min(outages.ago(self.alias), _LONG_AGO),
                     ],
                 )
             )

@@ -132,6 +132,9 @@ class MemoryStore(StreamStore):
     def transient(self, error: Exception) -> bool:
         return False
 
+    def away(self, error: Exception) -> bool:
+        return False
+
     def explain(self, error: Exception) -> StreamsError | None:
         return None
 

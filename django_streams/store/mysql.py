@@ -81,6 +81,9 @@ class MySQLStore(GenericStore):
             return _code(error) in (*_TRANSIENT, None)
         return isinstance(error, InterfaceError)
 
+    def away(self, error: Exception) -> bool:
+        return self.transient(error) and _code(error) not in _LOST_TO_OTHERS
+
     def explain(self, error: Exception) -> StreamsError | None:
         if _code(error) not in _LOST_TO_OTHERS:
             return None

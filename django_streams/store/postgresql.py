@@ -30,6 +30,17 @@ _TOO_MUCH = "54"
 it is tried."""
 
 
+_AWAY = ("08", "53300", "57P", _READ_ONLY)
+"""No connection, no more connections, shutting down or not yet up, read only."""
+
+
+def _code(error: Exception) -> str:
+    """The SQLSTATE, also of an error that did not come through Django; empty
+    without one, as where there is no connection."""
+    found = (getattr(one, "sqlstate", None) for one in (error, error.__cause__))
+    return next(filter(None, found), "")
+
+
 class PostgreSQLStore(GenericStore):
     vendor: ClassVar[str] = "postgresql"
 
@@ -47,9 +58,7 @@ class PostgreSQLStore(GenericStore):
         return self._prepared.cursor(self.connection)
 
     def transient(self, error: Exception) -> bool:
-        # The driver's error, also where it did not come through Django.
-        found = (getattr(one, "sqlstate", None) for one in (error, error.__cause__))
-        code = next(filter(None, found), "")
+        code = _code(error)
         if code.startswith(_TOO_MUCH):
             return False
         return (
@@ -57,6 +66,11 @@ class PostgreSQLStore(GenericStore):
             or code == _READ_ONLY
             or self._prepared.failed(error)
         )
+
+    def away(self, error: Exception) -> bool:
+        code = _code(error)
+        known = super().transient(error) and not code
+        return known or code.startswith(_AWAY)
 
     @property
     def clock(self) -> str:

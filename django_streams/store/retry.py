@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from .. import conf
 from ..exceptions import StreamUnavailableError
+from . import outages
 from .base import StreamStore
 
 R = TypeVar("R")
 
 _FIRST_PAUSE = 0.02
-_LONGEST_PAUSE = 1.0
 
 
 def persist(
@@ -46,6 +46,8 @@ def persist(
         except Exception as error:
             if not store.transient(error):
                 raise
+            if store.away(error):
+                outages.note(store.alias)
             if inside:
                 explained = store.explain(error)
                 if explained is None:
@@ -63,7 +65,7 @@ def persist(
                 ) from error
         # Jittered: writers that failed together must not return together.
         time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, outages.LONGEST_PAUSE)
         attempt = again or first
 
 
@@ -81,6 +83,8 @@ def once_more(store: StreamStore, work: Callable[[], R]) -> R:
             raise
     try:
         return work()
-    except Exception:
+    except Exception as error:
         store.reset()
+        if store.away(error):
+            outages.note(store.alias)
         raise

@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
+from django.db.models import F
+
 from .. import conf, ids
 from ..exceptions import StreamFencedError
 from ..messages import sanitise
 from ..models import Turn
+from ..store import outages
 from ..store.base import CANCELLED, INTERRUPTED
 from . import agents, answering, clock, door, ends, hooks, lease, queue, transcript
 from .agents import Make
@@ -125,11 +128,15 @@ async def take_up(ref: ConversationRef, make: Make) -> Run | None:
 
 
 def _lapsed(ref: ConversationRef) -> TurnRecord | None:
-    row = (
-        Turn.objects.using(door.alias())
-        .filter(running_of__key=ref.key, lease_expires_at__lt=clock.now(door.alias()))
-        .first()
+    alias = door.alias()
+    rows = Turn.objects.using(alias).filter(
+        running_of__key=ref.key, lease_expires_at__lt=clock.now(alias)
     )
+    if outages.recent(alias, conf.get().TURN_LEASE):
+        # Its runner could not renew the lease, and gets the time to come first. One
+        # that gave it up does not come.
+        rows = rows.filter(lease_expires_at=F("started_at"))
+    row = rows.first()
     return None if row is None else queue.record(row)
 
 

@@ -72,10 +72,11 @@ class WorkerProcess:
     def wait_until_ready(self) -> None:
         self.wait_for("swept=0.")
 
-    def wait_for(self, text: str) -> None:
-        """Return when the worker has printed *text*."""
+    def wait_for(self, text: str, *, after: int = 0, times: int = 1) -> None:
+        """Return when the worker has printed *text*, so many *times* behind that
+        much of its log."""
         deadline = time.monotonic() + TIMEOUT
-        while text not in self.log():
+        while self.log()[after:].count(text) < times:
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < deadline, f"no {text!r} in\n{self.log()}"
             time.sleep(0.02)

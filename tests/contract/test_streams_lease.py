@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from django_streams import StreamFencedError, Streams, StreamState, StreamWriter
+from django_streams.store import outages
 
 from .conftest import Follow
 from .stores import DatabaseUnderTest, StoreUnderTest
@@ -149,6 +150,27 @@ def test_a_follower_settles_a_stream_whose_producer_died(
     assert (status.state, status.error) == (StreamState.ERRORED, "interrupted")
     assert status.closed_at is not None
     assert status.lease is None
+
+
+def test_a_producer_has_one_lease_to_come_back_after_its_database_did(
+    streams: Streams,
+    store: StoreUnderTest,
+    follow: Follow,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody could renew a lease meanwhile; a store in memory is never away."""
+    store.streams().open("s", lease=100).append("a")
+    store.elapse(210)
+    if isinstance(store, DatabaseUnderTest):
+        monkeypatch.setattr(outages, "ago", lambda alias: 99.0)
+        reader = follow("s")
+        reader.wait_for(1)
+        assert holds(lambda: not reader.end.done())
+        monkeypatch.setattr(outages, "ago", lambda alias: 101.0)
+        assert reader.finish() == ["a"]
+    else:
+        assert follow("s").finish() == ["a"]
+    assert status_of(streams, "s").error == "interrupted"
 
 
 def test_a_reader_who_comes_after_the_producer_died_is_told_too(

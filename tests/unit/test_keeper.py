@@ -40,6 +40,8 @@ class Producer:
             raise self.failure
 
     def ask_cancelled(self, pks: Sequence[int]) -> set[int]:
+        if self.failure is not None:
+            raise self.failure
         return set()
 
     def note_cancelled(self) -> None:
@@ -87,19 +89,33 @@ def test_a_fenced_producer_is_let_go() -> None:
     assert producer.renewals == 1
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> int:
+    return [one.levelno for one in caplog.records].count(logging.WARNING)
+
+
 def test_an_outage_is_said_once_and_the_renewals_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def warnings() -> int:
-        return [one.levelno for one in caplog.records].count(logging.WARNING)
-
     producer = Producer(OSError("away"))
     clock = Clock(producer)
     for seconds in range(1, 5):
         clock.at(seconds)
-    assert (producer.renewals, warnings()) == (4, 1)
+    assert (producer.renewals, warnings(caplog)) == (4, 1)
     producer.failure = None
     clock.at(5)
     producer.failure = OSError("away again")
     clock.at(6)
-    assert (producer.renewals, warnings()) == (6, 2)
+    assert (producer.renewals, warnings(caplog)) == (6, 2)
+
+
+def test_an_outage_is_said_once_where_nobody_can_tell_who_must_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    away, back = OSError("away"), None
+    producer = Producer()
+    keeper = Clock(producer).keeper
+    producer.keeps = True
+    for failure in (away, away, back, away, away):
+        producer.failure = failure
+        keeper._ask()
+    assert warnings(caplog) == 2
