@@ -19,9 +19,9 @@ def soak(real_db: RealDb) -> Iterator[Soak]:
     for alias in ("default", "postgresql"):
         real_db(alias)
     with ExitStack() as stack:
-        made = Soak(6.0, conversations=12, stack=stack, rounds=2)
-        made.kill_every, made.look = 1.0, 2.0
-        made.think, made.pause = 2.0, 0.2
+        made = Soak(4.0, conversations=10, stack=stack, rounds=2)
+        made.kill_every, made.look = 0.7, 2.0
+        made.think, made.pause = 1.5, 0.1
         made.lease, made.sweep = 1.0, 0.2
         made.start()
         yield made
