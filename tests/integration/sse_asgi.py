@@ -7,5 +7,10 @@ import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.integration.sse_settings"
 
 from django.core.asgi import get_asgi_application
+from django.db.backends.signals import connection_created
 
 application = get_asgi_application()
+
+from tests.integration.sse_site import count_queries
+
+connection_created.connect(count_queries, dispatch_uid="tests.sse_site")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
@@ -95,14 +94,13 @@ async def _counted(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def count_queries(*, connection: BaseDatabaseWrapper, **_: object) -> None:
+    """Connected by the live site's process alone: nobody else may be watched."""
+
     def note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         QUERIES[f"{threading.current_thread().name}: {str(sql)[:60]}"] += 1
         return execute(sql, params, many, context)
 
     connection.execute_wrappers.append(note)
-
-
-connection_created.connect(count_queries, dispatch_uid="tests.sse_site")
 
 
 async def queries(request: HttpRequest) -> JsonResponse:
