@@ -46,14 +46,14 @@ def persist(
         except Exception as error:
             if not store.transient(error):
                 raise
-            if store.away(error):
-                outages.note(store.alias)
             if inside:
                 explained = store.explain(error)
                 if explained is None:
                     raise
                 explained.stream_id = stream_id
                 raise explained from error
+            if store.away(error):
+                outages.note(store.alias)
             store.reset()
             left = deadline - time.monotonic()
             if left <= 0:
