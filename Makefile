@@ -15,7 +15,7 @@ PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 endif
 HOST ?= 127.0.0.1
 PORT ?= 8000
-JOBS ?= 2
+JOBS ?= 3
 VENV := .venv
 DEMO := .venv-demo
 PIP  := -m pip --disable-pip-version-check install -qq
@@ -49,9 +49,12 @@ HOOKS := tests/wire/node/node_modules
 HOOKS_READY := $(if $(NPM),$(HOOKS)/.ready)
 
 # Suites that share the processors well, and those whose processes have leases of
-# a second: they run alone.
-CALM  := tests/contract tests/docs tests/integration tests/unit
-TIMED := tests/browser tests/concurrency tests/wire
+# a second or must not be held up: they run alone.
+SHARING := abuse after_a_fork between_processes cut held killed lost_answers on_sqlite
+SHARING := $(SHARING:%=tests/concurrency/test_streams_%.py)
+CALM  := tests/browser tests/contract tests/docs tests/integration tests/unit \
+	tests/wire $(SHARING)
+TIMED := $(filter-out $(SHARING),$(wildcard tests/concurrency/test_*.py))
 
 .PHONY: demo demo-cluster test test-main test-matrix soak bench lint docs coverage clean python hooks
 

@@ -29,6 +29,10 @@ _SURE_BYTES = 262_144
 _ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 """Bytes that the driver writes as two; JSON text holds many quotes."""
 
+_BY_ID = "FORCE INDEX (PRIMARY)"
+"""Where a table is small the server would rather look at all of its rows, lock them,
+and stop at one that is held and not meant: a deadlock."""
+
 _LOST_TO_OTHERS = frozenset(
     {
         1020,  # a locked row is newer than the snapshot (REPEATABLE READ)
@@ -129,7 +133,7 @@ class MySQLStore(GenericStore):
         marks = ", ".join(["%s"] * len(pks))
         rows = self.rows(
             f'SELECT "id", "epoch", "cursor", "state" = %s AND "cancel_requested" IS '
-            f'NULL FROM {STREAM} WHERE "id" IN ({marks}) ORDER BY "id" '
+            f'NULL FROM {STREAM} {_BY_ID} WHERE "id" IN ({marks}) ORDER BY "id" '
             "FOR UPDATE SKIP LOCKED",
             [StreamState.STREAMING.value, *pks],
         )
@@ -154,7 +158,7 @@ class MySQLStore(GenericStore):
         for count, pks in by_count.items():
             marks = ", ".join(["%s"] * len(pks))
             self.execute(
-                f'UPDATE {STREAM} SET "cursor" = "cursor" + %s, '
+                f'UPDATE {STREAM} {_BY_ID} SET "cursor" = "cursor" + %s, '
                 f'"updated_at" = {self.clock}, "lease_expires_at" = {self.lease_end} '
                 f'WHERE "id" IN ({marks})',
                 [count, *pks],

@@ -19,7 +19,7 @@ from django_streams import StreamsError
 from django_streams.exceptions import ChunkTooLargeError, StreamUnavailableError
 from django_streams.models import ChunkBlock, Stream
 from django_streams.store import get_store
-from django_streams.store.base import Append
+from django_streams.store.base import Append, Stored
 from tests.unit.forks import exit_code
 
 from .stores import DatabaseUnderTest
@@ -104,6 +104,28 @@ def test_a_retry_sees_past_the_snapshot_of_its_transaction(
         assert in_thread(engine.append, lost).result(WITHIN) == 0
         assert engine.append_again(lost) == 0
     assert stored(store.streams(), "s") == [1]
+
+
+def test_a_batch_waits_for_no_row_that_is_not_in_it(store: DatabaseUnderTest) -> None:
+    """Also in a table that is so small that the server would rather scan it."""
+    streams = store.streams()
+    for number in range(46):
+        streams.open(f"s{number}")
+    engine = get_store(store.alias)
+    batch = [
+        Append(store.row(f"s{number}").pk, f"s{number}", 1, 0, 7, ("1",))
+        for number in range(20, 30)
+    ]
+
+    def append() -> list[Stored]:
+        execute(store, "SET SESSION innodb_lock_wait_timeout = 1")
+        # Where every row that is looked at is locked.
+        execute(store, f"SET SESSION {REPEATABLE}")
+        return engine.append_batch(batch)
+
+    with transaction.atomic(using=store.alias):
+        streams.open("s3").append("held")
+        assert in_thread(append).result(WITHIN) == [0] * 10
 
 
 def test_a_settlement_sees_past_the_snapshot_of_its_transaction(
