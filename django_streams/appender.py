@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -105,6 +106,8 @@ class Appender:
         self._flying: Append | None = None
         self._newest = 0
         """Seq of the first chunk of the last write."""
+        self.hurry = threading.Event()
+        """Set when no write is to be tried again."""
         self._small_bytes = 0
         self._rolling: Future[None] | None = None
 
@@ -254,7 +257,13 @@ class Appender:
 
     def _entry(self, texts: Sequence[str]) -> Append:
         return Append(
-            self.pk, self.stream_id, self.epoch, self.cursor, self._token, tuple(texts)
+            self.pk,
+            self.stream_id,
+            self.epoch,
+            self.cursor,
+            self._token,
+            tuple(texts),
+            hurry=self.hurry,
         )
 
     def _attempt(self, entry: Append, *, again: bool) -> int:

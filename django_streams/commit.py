@@ -47,12 +47,18 @@ def store_entry(store: StreamStore, entry: Append) -> int:
         lambda: store.append(entry),
         lambda: store.append_again(entry),
         stream_id=entry.stream_id,
+        hurry=entry.hurry,
     )
 
 
 def store_entry_again(store: StreamStore, entry: Append) -> int:
     """The same for an entry whose first attempt ended without an answer."""
-    return persist(store, lambda: store.append_again(entry), stream_id=entry.stream_id)
+    return persist(
+        store,
+        lambda: store.append_again(entry),
+        stream_id=entry.stream_id,
+        hurry=entry.hurry,
+    )
 
 
 @dataclass(slots=True)

@@ -169,6 +169,14 @@ class StreamWriter:
         """Async twin of :meth:`flush`. Cancelled: the writes go on."""
         await self._adrain()
 
+    def hurry(self) -> None:
+        """From now on no append is tried again: what the database does not take at
+        once raises :class:`StreamUnavailableError`, also what is being tried now.
+
+        For a producer that is to end; a settlement keeps its patience. Thread-safe.
+        """
+        self._log.hurry.set()
+
     def drop(self) -> None:
         """Forget what was pushed and is not stored, instead of flushing it.
 

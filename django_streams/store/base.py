@@ -7,6 +7,7 @@ an error may be retried is :meth:`StreamStore.transient`'s to say.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -75,6 +76,8 @@ class Append:
     Never looked for otherwise: a handle whose cursor went back would take a
     block of its own, stored long ago, for this entry.
     """
+    hurry: threading.Event | None = None
+    """Once it is set the entry is not tried again."""
 
 
 Stored = int | StreamsError | None

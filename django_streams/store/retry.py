@@ -9,6 +9,7 @@ transaction nothing is retried, for that transaction is already lost.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,6 +22,7 @@ from .base import StreamStore
 R = TypeVar("R")
 
 _FIRST_PAUSE = 0.02
+_NEVER = threading.Event()
 
 
 def persist(
@@ -29,20 +31,23 @@ def persist(
     again: Callable[[], R] | None = None,
     *,
     stream_id: str | None = None,
+    hurry: threading.Event | None = None,
 ) -> R:
     """Call *first*; after an unclear failure call *again* until it is clear.
 
-    Raises :class:`StreamUnavailableError` when ``RETRY_SECONDS`` have passed,
-    or at once inside the caller's transaction if the failure is one we can
-    explain; other database errors pass through.
+    Raises :class:`StreamUnavailableError` when ``RETRY_SECONDS`` have passed or
+    *hurry* is set, or at once inside the caller's transaction if the failure is one
+    we can explain; other database errors pass through.
     """
     attempt = first
+    hurry = _NEVER if hurry is None else hurry
     pause = _FIRST_PAUSE
     deadline = time.monotonic() + conf.get().RETRY_SECONDS
     while True:
         inside = store.in_atomic()
+        began = time.monotonic()
         try:
-            return attempt()
+            result = attempt()
         except Exception as error:
             if not store.transient(error):
                 raise
@@ -56,15 +61,22 @@ def persist(
                 outages.note(store.alias)
             store.reset()
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or hurry.is_set():
+                waited = conf.get().RETRY_SECONDS - max(0.0, left)
                 raise StreamUnavailableError(
                     f"the database {store.alias!r} did not take the call for "
-                    f"{conf.get().RETRY_SECONDS:g} seconds ({error}); call again, "
-                    "the writer finds out first what became of this one",
+                    f"{waited:.3g} seconds ({error}); call again, the writer finds "
+                    "out first what became of this one",
                     stream_id=stream_id,
                 ) from error
+        else:
+            if not inside and time.monotonic() - began > conf.get().TURN_LEASE / 2:
+                # It stood behind a lock, or a network that was silent: leases may
+                # be over that nobody could renew.
+                outages.note(store.alias)
+            return result
         # Jittered: writers that failed together must not return together.
-        time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
+        hurry.wait(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
         pause = min(pause * 2, outages.LONGEST_PAUSE)
         attempt = again or first
 

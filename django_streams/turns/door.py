@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -44,6 +45,16 @@ def call(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Call *work* as :func:`run` does, on this thread and connection."""
     store = get_store(alias())
     return persist(store, lambda: work(*args, **kwargs))
+
+
+async def run_hurried(
+    hurry: threading.Event, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """As :func:`run`, but nothing is repeated any more once *hurry* is set."""
+    store = get_store(alias())
+    return await store.run_waiting(
+        persist, store, lambda: work(*args, **kwargs), hurry=hurry
+    )
 
 
 async def run(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -45,6 +46,8 @@ class Patience:
         self._told = -math.inf
         self.ended = False
         """Set when the process ends: then nobody waits any longer."""
+        self.hurry = threading.Event()
+        """Set when what is being said is not to be tried again."""
 
     async def outlast(
         self, work: Callable[[], Awaitable[R]], *, speaking: bool = False

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
@@ -52,6 +52,11 @@ STALLED_TEXT = "The reply stalled: nothing came for {seconds:g} s."
 STOP_GRACE = 0.5
 """How long a stopped turn waits for its handler's ``finally`` before it ends;
 the handler is then left to finish on its own."""
+
+
+HURRY = 0.3
+"""Seconds that a turn which is to stop, or a process which is to end, gives a
+database that does not take what was said last."""
 
 
 class InBandError(Exception):
@@ -102,8 +107,9 @@ class Run:
         try:
             await asyncio.wait({handler, stopping}, return_when="FIRST_COMPLETED")
             if not handler.done():
-                async with self._emitting:
-                    handler.cancel()
+                with self._hurried():
+                    async with self._emitting:
+                        handler.cancel()
                 await asyncio.wait({handler}, timeout=STOP_GRACE)
             if not self._pulse.lost:
                 await self._end(handler)
@@ -130,15 +136,30 @@ class Run:
     async def _hand_over(self, handler: asyncio.Task[bool]) -> None:
         """Let another process go on at once."""
         self._patience.ended = True
-        async with self._emitting:
-            handler.cancel()
-        await asyncio.wait({handler}, timeout=STOP_GRACE)
+        with self._hurried():
+            async with self._emitting:
+                handler.cancel()
+            await asyncio.wait({handler}, timeout=STOP_GRACE)
+            try:
+                if self._reply is not None and self._reply.writer is not None:
+                    await self._reply.writer.aflush()
+                await self._put(lease.release, self._record, free=self.gives_back)
+            except Exception as error:
+                logger.warning("%s: its lease has to lapse: %s", self._name, error)
+
+    @contextlib.contextmanager
+    def _hurried(self) -> Iterator[None]:
+        """Nobody waits inside the block for what the database does not take."""
+        timer = asyncio.get_running_loop().call_later(HURRY, self._hurry)
         try:
-            if self._reply is not None and self._reply.writer is not None:
-                await self._reply.writer.aflush()
-            await door.run(lease.release, self._record, free=self.gives_back)
-        except Exception as error:
-            logger.warning("%s: its lease has to lapse: %s", self._name, error)
+            yield
+        finally:
+            timer.cancel()
+
+    def _hurry(self) -> None:
+        self._patience.hurry.set()
+        if self._reply is not None and self._reply.writer is not None:
+            self._reply.writer.hurry()
 
     # The handler
 
@@ -367,7 +388,9 @@ class Run:
                     says_all=self._reply is not None and self._reply.says_all,
                 )
         if self._reply is not None:
-            await self._cut(self._reply)
+            stopped = self._pulse.stopping.is_set()
+            with self._hurried() if stopped else contextlib.nullcontext():
+                await self._cut(self._reply)
         if isinstance(error, InBandError):
             return Ending(status=TurnStatus.ERRORED, error=str(error), in_band=True)
         if self._pulse.stalled is not None:
@@ -444,8 +467,9 @@ class Run:
         self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """The same, for what is worth nothing once the turn is to stop."""
+        hurry = self._patience.hurry
         return await self._patience.outlast(
-            lambda: door.run(work, *args, **kwargs), speaking=True
+            lambda: door.run_hurried(hurry, work, *args, **kwargs), speaking=True
         )
 
     @property

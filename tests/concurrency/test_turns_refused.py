@@ -7,7 +7,7 @@ can be stopped, it gives up by itself, and what is kept of it is what its log to
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from django_streams.chat import AIChatConsumer, agent_routes
 from django_streams.codec import decode
+from django_streams.models import Turn
 from django_streams.turns import door, ends, patience, queue, status, transcript
 from django_streams.turns.queue import Submission
 from django_streams.turns.records import ConversationRef, TurnStatus
@@ -30,13 +31,17 @@ from tests.settings import POSTGRESQL_NAME
 from .own_chats import own_chats
 
 RETRY = 0.2
-"""Seconds for which one call waits for the database."""
+"""Seconds for which one call waits for the database, where nobody stops the turn."""
+PATIENT = 20.0
+"""The same by default."""
+WITHIN = 1.0
+"""Seconds after which a turn that is stopped has ended, whatever its database does."""
 LEASE = 0.6
 REFUSED = 1.0
 """Seconds after which a run of these tests gives up."""
 WORDS = 60
-TOOK = 5
-"""Chunks that the log takes before it refuses."""
+TOOK = 4
+"""Chunks that the log takes before it refuses: the last one is the first word."""
 
 DISK_FULL, CANCELED, TOO_COMPLEX, INVALID = "53100", "57014", "54001", "22023"
 
@@ -49,26 +54,20 @@ class Talks(AIChatConsumer):
     async def on_chat_message(self, turn: Any) -> AsyncIterator[Any]:
         for at in range(WORDS):
             yield f"w{at} "
+            if turn.text == "silent":
+                process.say("silent")
+                await asyncio.sleep(600)
             await asyncio.sleep(0)
 
 
-class Tells(logging.Handler):
-    """Tells the other process that the run waits."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "waits for its database" in record.getMessage():
-            process.say("waits")
-
-
-async def run_turn(room: str, refused_after: float) -> None:
+async def run_turn(room: str, text: str, refused_after: float) -> None:
     """Run a turn and say what became of it: status, error, the message's text and
-    the log's."""
+    the log's, and after how many seconds a stop was carried out."""
     patience.REFUSED = refused_after
-    logging.getLogger("django_streams.turns").addHandler(Tells())
     agent_routes(Talks)
     ref = ConversationRef(Talks.agent_name, room, "a:v1")
     submission = Submission(
-        request_id="q1", messages=[user_message("go", "u1")], origin_ids=["u1"]
+        request_id="q1", messages=[user_message(text, "u1")], origin_ids=["u1"]
     )
     await door.run(queue.submit, ref, submission)
     get_runner().kick(ref)
@@ -85,7 +84,11 @@ async def run_turn(room: str, refused_after: float) -> None:
     )
     logged = "".join(c.get("delta", "") for c in chunks or ())
     kept = "".join(said) if len(texts) > 1 else None
-    process.say([turn.status, turn.error, kept, logged])
+    row = await Turn.objects.aget(pk=turn.pk)
+    took = None
+    if row.cancel_requested and row.finished_at:
+        took = (row.finished_at - row.cancel_requested).total_seconds()
+    process.say([turn.status, turn.error, kept, logged, took])
 
 
 async def stop(room: str) -> None:
@@ -103,7 +106,10 @@ def refusing(server: OwnPostgreSQL, table: str, when: str, code: str) -> Iterato
     """Every row of *table* that is inserted is refused with *code*, if *when*."""
     with server.connect(POSTGRESQL_NAME) as connection:
         connection.execute(
+            "DROP SEQUENCE IF EXISTS refusals; CREATE SEQUENCE refusals; "
             "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger AS $$ BEGIN "
+            # It counts on whatever becomes of the transaction.
+            "PERFORM nextval('refusals'); "
             f"RAISE EXCEPTION 'no room' USING ERRCODE = '{code}'; END $$ "
             "LANGUAGE plpgsql"
         )
@@ -123,45 +129,67 @@ STREAMS = ("django_streams_stream", "true")
 ANSWERS = ("django_streams_message", "NEW.role = 'assistant'")
 
 
+def wait_until_refused(server: OwnPostgreSQL, times: int = 2) -> None:
+    end = time.monotonic() + 10.0
+    with server.connect(POSTGRESQL_NAME) as connection:
+        while True:
+            found = connection.execute("SELECT last_value FROM refusals").fetchone()
+            if found is not None and int(str(found[0])) >= times:
+                return
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
 def outcome(
     server: OwnPostgreSQL,
     what: tuple[str, str],
     code: str,
     *,
     refused_after: float = 600.0,
-    stopped: bool = False,
+    stopped: str = "",
 ) -> list[Any]:
+    """What became of a turn that says something; of one that is *stopped*, once its
+    words are refused or while it is silent, by another process."""
     room = f"{what[0]} {code} {stopped}"
+    env = server.env | {"DS_CHAT_RETRY": str(PATIENT if stopped else RETRY)}
     with (
         refusing(server, *what, code),
         Child(
-            run_turn, env=server.env, room=room, refused_after=refused_after
+            run_turn,
+            env=env,
+            room=room,
+            text=stopped or "go",
+            refused_after=refused_after,
         ) as runner,
     ):
-        found: Any = runner.hear()
+        if stopped == "silent":
+            assert runner.hear() == "silent"
+        elif stopped:
+            wait_until_refused(server)
         if stopped:
-            assert found == "waits"
-            with Child(stop, env=server.env, room=room) as stopper:
+            with Child(stop, env=env, room=room) as stopper:
                 assert stopper.wait() == 0
-        while found == "waits":
-            found = runner.hear()
-    assert isinstance(found, list)
+        found: list[Any] = runner.hear()
     return found
 
 
+@pytest.mark.parametrize("stopped", ["silent", "speaking"])
 @pytest.mark.parametrize("code", [DISK_FULL, CANCELED])
 def test_a_turn_whose_words_are_refused_can_be_stopped(
-    server: OwnPostgreSQL, code: str
+    server: OwnPostgreSQL, code: str, stopped: str
 ) -> None:
-    ended, _, kept, logged = outcome(server, BLOCKS, code, stopped=True)
+    ended, _, kept, logged, took = outcome(server, BLOCKS, code, stopped=stopped)
     assert ended == TurnStatus.ABORTED
     assert kept == logged
     assert kept.startswith("w0 ")
+    assert took < WITHIN
 
 
 def test_a_turn_that_cannot_begin_can_be_stopped(server: OwnPostgreSQL) -> None:
-    ended, _, kept, _ = outcome(server, STREAMS, DISK_FULL, stopped=True)
+    found = outcome(server, STREAMS, DISK_FULL, stopped="speaking")
+    ended, _, kept, _, took = found
     assert (ended, kept) == (TurnStatus.ABORTED, None)
+    assert took < WITHIN
 
 
 @pytest.mark.parametrize(
@@ -172,7 +200,7 @@ def test_a_turn_whose_words_are_refused_for_good_ends(
     server: OwnPostgreSQL, code: str, refused_after: float
 ) -> None:
     """At once where the server says that it will never take them."""
-    ended, error, kept, logged = outcome(
+    ended, error, kept, logged, _ = outcome(
         server, BLOCKS, code, refused_after=refused_after
     )
     assert ended == TurnStatus.ERRORED
@@ -184,7 +212,7 @@ def test_a_turn_whose_words_are_refused_for_good_ends(
 
 def test_a_turn_whose_message_is_refused_for_good_ends(server: OwnPostgreSQL) -> None:
     """All that it said is in its log."""
-    ended, error, kept, logged = outcome(
+    ended, error, kept, logged, _ = outcome(
         server, ANSWERS, DISK_FULL, refused_after=REFUSED
     )
     assert (ended, error) == (TurnStatus.ERRORED, "Failed to save the response.")
