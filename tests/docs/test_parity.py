@@ -22,7 +22,8 @@ SYNC_ONLY_PARAMETERS = {
 WITHOUT_TWIN: dict[type, set[str]] = {
     ConversationHandle: set(),
     Streams: {"follower"},  # makes a reader, which then has both doors
-    StreamWriter: {"on_cancelled"},  # names a function to be called
+    # They say something to the handle.
+    StreamWriter: {"hurry", "on_cancelled"},
 }
 
 

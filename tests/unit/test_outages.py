@@ -16,8 +16,6 @@ from django_streams.store.memory import MemoryStore
 class Away(MemoryStore):
     """Fails as it is told to."""
 
-    alias = "somewhere"
-
     def transient(self, error: Exception) -> bool:
         return isinstance(error, OSError)
 
@@ -47,7 +45,7 @@ def failing(*errors: Exception) -> Any:
 def test_an_outage_is_what_nobody_can_write_through_and_no_lost_race(
     error: Exception, noted: bool
 ) -> None:
-    assert retry.persist(Away(), failing(error)) == "done"
+    assert retry.persist(Away(alias="somewhere"), failing(error)) == "done"
     assert outages.recent("somewhere", 5.0) is noted
     assert not outages.recent("elsewhere", 5.0)
 
@@ -63,9 +61,9 @@ def test_so_is_a_call_during_which_leases_were_over(
         return "done"
 
     lease = conf.get().TURN_LEASE
-    retry.persist(Away(), lambda: slow(lease / 2))
+    retry.persist(Away(alias="somewhere"), lambda: slow(lease / 2))
     assert not outages.recent("somewhere", lease)
-    retry.persist(Away(), lambda: slow(lease / 2 + 0.1))
+    retry.persist(Away(alias="somewhere"), lambda: slow(lease / 2 + 0.1))
     assert outages.recent("somewhere", lease)
     clock[0] += lease + outages.LONGEST_PAUSE
     assert not outages.recent("somewhere", lease)
@@ -74,6 +72,6 @@ def test_so_is_a_call_during_which_leases_were_over(
 def test_who_is_in_a_hurry_tries_once_and_no_more() -> None:
     hurry = threading.Event()
     hurry.set()
-    assert retry.persist(Away(), failing(), hurry=hurry) == "done"
+    assert retry.persist(Away(alias="somewhere"), failing(), hurry=hurry) == "done"
     with pytest.raises(StreamUnavailableError, match="did not take the call"):
-        retry.persist(Away(), failing(ConnectionError()), hurry=hurry)
+        retry.persist(Away(alias="somewhere"), failing(ConnectionError()), hurry=hurry)
