@@ -88,8 +88,8 @@ class Tabs:
             self._complaints.append(message.text)
 
     def close(self) -> None:
-        for context in self._contexts:
-            context.close()
+        while self._contexts:
+            self._contexts.pop().close()
 
     def complaints(self) -> list[str]:
         """Errors and warnings that the test did not bring about itself."""

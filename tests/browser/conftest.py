@@ -30,7 +30,8 @@ def tabs(browser: Browser) -> Iterator[Tabs]:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    """A server that follows the test's script."""
+def stage(tabs: Tabs) -> Iterator[Stage]:
+    """A server that follows the test's script; it ends after the tabs."""
     with Stage() as stage:
         yield stage
+        tabs.close()

@@ -106,9 +106,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def demo(
-    request: pytest.FixtureRequest, database: Path, tmp_path: Path
+    request: pytest.FixtureRequest, database: Path, tmp_path: Path, tabs: Tabs
 ) -> Iterator[Demo]:
-    """The demo behind its proxy: on Daphne, as by ``make demo``, or as asked."""
+    """The demo behind its proxy: on Daphne, as by ``make demo``, or as asked.
+
+    It ends after the tabs, which would complain of that.
+    """
     given: tuple[Server, str] = getattr(request, "param", ("daphne", QUICK))
     server, pace = given
     copy = tmp_path / "demo.sqlite3"
@@ -116,6 +119,7 @@ def demo(
     environment = _environment(copy) | {"DEMO_DELAY": pace}
     with _serve(server, environment) as live, Proxy(live.port) as proxy:
         yield Demo(server, environment, live, proxy)
+        tabs.close()
 
 
 def _environment(path: Path) -> dict[str, str]:

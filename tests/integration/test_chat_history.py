@@ -116,9 +116,12 @@ async def test_regenerating_in_mid_reply_leaves_the_new_answer() -> None:
         script.end()
         for tab in (one, other):
             await tab.done("q1")
-            gone = await tab.until(MESSAGES, messages=[question])
-            assert gone["messages"] == [question]
-            assert text_of(await tab.done("r1"), "r1") == "new"
+            frames = await tab.done("r1")
+            assert text_of(frames, "r1") == "new"
+            # When it is told the new answer may be there as well.
+            told = [f["messages"] for f in frames if f["type"] == MESSAGES]
+            assert told
+            assert all(message_text(m) in ("x", "new") for m in told[-1])
     _, answer = await stored(agent)
     assert message_text(answer) == "new"
 
