@@ -314,6 +314,7 @@ class GenericStore(ReadingStore):
             return row[0] == request.token or self.settle(request)
 
     def settle_lapsed(self, pk: int, epoch: int) -> bool:
+        ago, took = outages.last(self.alias)
         with self.atomic():
             if not self._lock_free([pk]):
                 # Somebody is at work on it, and readers must not stand behind
@@ -324,7 +325,8 @@ class GenericStore(ReadingStore):
                     f'UPDATE {STREAM} SET "state" = %s, "error" = %s, '
                     f'"closed_at" = {self.clock}, "updated_at" = {self.clock} '
                     f'WHERE "id" = %s AND "state" = %s AND "epoch" = %s '
-                    f'AND {self.lapsed} AND "lease_seconds" < %s',
+                    f'AND {self.lapsed} AND ("lease_seconds" < %s '
+                    'OR "lease_seconds" > %s)',
                     [
                         StreamState.ERRORED.value,
                         INTERRUPTED,
@@ -332,7 +334,8 @@ class GenericStore(ReadingStore):
                         StreamState.STREAMING.value,
                         epoch,
                         # Its writer may be alive, and come as soon as we did.
-                        min(outages.ago(self.alias), _LONG_AGO),
+                        min(ago, _LONG_AGO),
+                        2 * took,
                     ],
                 )
             )

@@ -58,7 +58,7 @@ def persist(
                 explained.stream_id = stream_id
                 raise explained from error
             if store.away(error):
-                outages.note(store.alias)
+                outages.note(store.alias, began)
             store.reset()
             left = deadline - time.monotonic()
             if left <= 0 or hurry.is_set():
@@ -70,10 +70,10 @@ def persist(
                     stream_id=stream_id,
                 ) from error
         else:
-            if not inside and time.monotonic() - began > conf.get().TURN_LEASE / 2:
+            if not inside and time.monotonic() - began > outages.LONGEST_PAUSE:
                 # It stood behind a lock, or a network that was silent: leases may
                 # be over that nobody could renew.
-                outages.note(store.alias)
+                outages.note(store.alias, began)
             return result
         # Jittered: writers that failed together must not return together.
         hurry.wait(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from django_streams import conf
 from django_streams.exceptions import StreamUnavailableError
 from django_streams.store import outages, retry
 from django_streams.store.memory import MemoryStore
@@ -39,34 +38,49 @@ def failing(*errors: Exception) -> Any:
     return work
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
 @pytest.mark.parametrize(
     ("error", "noted"), [(ConnectionError(), True), (TimeoutError(), False)]
 )
 def test_an_outage_is_what_nobody_can_write_through_and_no_lost_race(
-    error: Exception, noted: bool
+    error: Exception, noted: bool, clock: list[float]
 ) -> None:
-    assert retry.persist(Away(alias="somewhere"), failing(error)) == "done"
+    for _ in range(4):
+        assert retry.persist(Away(alias="somewhere"), failing(error)) == "done"
+        clock[0] += 1.0
     assert outages.recent("somewhere", 5.0) is noted
     assert not outages.recent("elsewhere", 5.0)
+    # So short an outage let no longer lease lapse.
+    assert not outages.recent("somewhere", 7.0)
 
 
-def test_so_is_a_call_during_which_leases_were_over(
-    monkeypatch: pytest.MonkeyPatch,
+def test_two_signs_far_apart_are_two_outages(clock: list[float]) -> None:
+    outages.note("somewhere")
+    clock[0] += 60.0
+    outages.note("somewhere")
+    assert not outages.recent("somewhere", 5.0)
+
+
+def test_a_call_is_an_outage_during_which_leases_were_over(
+    clock: list[float],
 ) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-
     def slow(seconds: float) -> str:
         clock[0] += seconds
         return "done"
 
-    lease = conf.get().TURN_LEASE
-    retry.persist(Away(alias="somewhere"), lambda: slow(lease / 2))
-    assert not outages.recent("somewhere", lease)
-    retry.persist(Away(alias="somewhere"), lambda: slow(lease / 2 + 0.1))
-    assert outages.recent("somewhere", lease)
-    clock[0] += lease + outages.LONGEST_PAUSE
-    assert not outages.recent("somewhere", lease)
+    retry.persist(Away(alias="somewhere"), lambda: slow(2.0))
+    assert not outages.recent("somewhere", 5.0)
+    clock[0] += 60.0
+    retry.persist(Away(alias="somewhere"), lambda: slow(3.0))
+    assert outages.recent("somewhere", 5.0)
+    clock[0] += 5.0 + outages.LONGEST_PAUSE
+    assert not outages.recent("somewhere", 5.0)
 
 
 def test_who_is_in_a_hurry_tries_once_and_no_more() -> None:
