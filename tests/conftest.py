@@ -15,6 +15,9 @@ Databases
                 return real_db(request.param)
 
         ``sqlite_db`` and ``postgresql_db`` are the two as fixtures.
+    ``module_db("default")``
+        the same for what a whole module shares, such as a server: the rows are
+        deleted after its last test, and the next module finds none.
     ``@pytest.mark.django_db``
         as ever: one transaction that is rolled back, on ``default`` unless
         ``databases=[...]`` says otherwise (with ``postgresql`` among them, add
@@ -123,9 +126,7 @@ def django_db_setup(request: pytest.FixtureRequest, databases: Databases) -> Non
             databases.ensure(alias)
 
 
-@pytest.fixture
-def real_db(databases: Databases) -> Iterator[RealDb]:
-    """See the module's docstring."""
+def _lend(databases: Databases) -> Iterator[RealDb]:
     used: list[str] = []
 
     def use(alias: str) -> str:
@@ -139,6 +140,18 @@ def real_db(databases: Databases) -> Iterator[RealDb]:
     yield use
     for alias in used:
         empty(alias)
+
+
+@pytest.fixture
+def real_db(databases: Databases) -> Iterator[RealDb]:
+    """See the module's docstring."""
+    yield from _lend(databases)
+
+
+@pytest.fixture(scope="module")
+def module_db(databases: Databases) -> Iterator[RealDb]:
+    """See the module's docstring."""
+    yield from _lend(databases)
 
 
 @pytest.fixture

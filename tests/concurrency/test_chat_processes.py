@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 
 from tests.conftest import RealDb
-from tests.databases import Databases
 from tests.integration.chat_site import words
 from tests.integration.chatting import MESSAGES, RESPONSE, message_text, text_of
 from tests.liveserver import LiveServer
@@ -67,14 +65,11 @@ def two_servers(
 
 @pytest.fixture(scope="module", params=KINDS)
 def shared(
-    request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
+    request: pytest.FixtureRequest, module_db: RealDb
 ) -> Iterator[tuple[LiveServer, LiveServer]]:
     """Servers that no test harms; each test is another visitor."""
-    with django_db_blocker.unblock():
-        for alias in {"default", request.param[0]}:
-            databases.ensure(alias)
+    for alias in {"default", request.param[0]}:
+        module_db(alias)
     with two_servers(request.param) as servers:
         yield servers
 

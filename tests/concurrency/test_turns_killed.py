@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 
 from django_streams.codec import decode
 from django_streams.models import Message, Turn
-from tests.databases import Databases, empty
+from tests.conftest import RealDb
+from tests.databases import empty
 from tests.integration.chatting import message_text
 
 from .brood import Brood
@@ -151,17 +151,15 @@ def case(policy: str, point: str, room: str, folder: Path, seen: Any) -> Case:
 )
 def cases(
     request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
+    module_db: RealDb,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, Case]]:
     """Of one policy, and a reply or a continuation, the cases by their points."""
     kind, policy = request.param
-    with django_db_blocker.unblock():
-        databases.ensure("postgresql")
-        folder = tmp_path_factory.mktemp("dying")
-        yield {case.point: case for case in run(policy, kind, folder)}
-        empty("postgresql")
+    module_db("postgresql")
+    folder = tmp_path_factory.mktemp("dying")
+    yield {case.point: case for case in run(policy, kind, folder)}
+    empty("postgresql")
 
 
 @pytest.fixture(params=POINTS, ids=lambda point: point.replace(" ", "-"))

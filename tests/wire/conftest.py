@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 
 from tests import services
-from tests.databases import Databases
+from tests.conftest import RealDb
 from tests.liveserver import LiveServer
 
 from .balancer import Balancer
@@ -57,11 +56,10 @@ def serve(stack: ExitStack, kind: str, env: dict[str, str], scripts: Path) -> Si
     return Site(balancer.url, scripts, servers, env, stack)
 
 
-@pytest.fixture(scope="session", params=["daphne", "uvicorn", "both"])
+@pytest.fixture(scope="module", params=["daphne", "uvicorn", "both"])
 def site(
     request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
+    module_db: RealDb,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     """One server on SQLite, or two that share PostgreSQL and Redis, with each
@@ -72,9 +70,8 @@ def site(
         services.postgresql.require()
         services.redis.require()
         env = {"DS_CHAT_DATABASE": "postgresql", "DS_CHAT_LAYER": "redis"}
-    with django_db_blocker.unblock():
-        databases.ensure("default")
-        databases.ensure(env.get("DS_CHAT_DATABASE", "default"))
+    module_db("default")
+    module_db(env.get("DS_CHAT_DATABASE", "default"))
     with ExitStack() as stack:
         running = serve(stack, request.param, env, tmp_path_factory.mktemp("scripts"))
         yield running

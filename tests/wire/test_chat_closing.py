@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 from websockets.exceptions import ConnectionClosed
 
-from tests.databases import Databases
+from tests.conftest import RealDb
 from tests.integration.chatting import message_text
 from tests.liveserver import SERVERS, LiveServer, Server
 
@@ -19,13 +18,8 @@ from .test_chat_servers import APP, ENV
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def server(
-    request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
-) -> Iterator[LiveServer]:
-    with django_db_blocker.unblock():
-        databases.ensure("default")
+def server(request: pytest.FixtureRequest, module_db: RealDb) -> Iterator[LiveServer]:
+    module_db("default")
     kind: Server = request.param
     with LiveServer(APP, server=kind, env=ENV) as running:
         yield running

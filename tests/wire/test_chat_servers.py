@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.conftest import RealDb
-from tests.databases import Databases
 from tests.integration.chat_site import words
 from tests.integration.chatting import RESPONSE, message_text, responses, text_of
 from tests.liveserver import SERVERS, LiveServer, Server
@@ -27,14 +25,9 @@ ENV = {"DJANGO_SETTINGS_MODULE": "tests.integration.chat_settings"}
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def server(
-    request: pytest.FixtureRequest,
-    databases: Databases,
-    django_db_blocker: DjangoDbBlocker,
-) -> Iterator[LiveServer]:
+def server(request: pytest.FixtureRequest, module_db: RealDb) -> Iterator[LiveServer]:
     """A server that no test harms; each test is another visitor."""
-    with django_db_blocker.unblock():
-        databases.ensure("default")
+    module_db("default")
     kind: Server = request.param
     with live(kind) as running:
         yield running
@@ -166,9 +159,9 @@ async def test_a_reply_outlives_all_its_sockets(server: LiveServer) -> None:
 
 
 async def test_a_replay_is_paced_where_the_server_buffers_without_bound(
-    real_db: RealDb,
+    module_db: RealDb,
 ) -> None:
-    real_db("default")
+    module_db("default")
     with live("daphne", DS_CHAT_PACE="100000") as server:
         cookie = visit(server)
         async with RawTab(server, cookie) as tab:
