@@ -159,6 +159,9 @@ class Handshake:
         gone = self._awaits and not seen.expects(self._awaits)
         if gone:
             self._awaits = ""
+        # The end of one may be among what was missed; the others are as if another
+        # connection had asked for them.
+        self._own = {}
         return [
             *([Send(protocol.resume_none(reason=None))] if gone else ()),
             *self._connected(seen),
@@ -266,8 +269,10 @@ class Handshake:
         """A request is over as it comes: its end is told.
 
         It was refused because another turn runs, or came again and was answered
-        long ago.
+        long ago. Not if its end is still to be told here: the chunks come first.
         """
+        if turn.request_id in self._own:
+            return []
         frames = _terminal(Reply.of(turn), turn.status, {"error": turn.error})
         refused = turn.status is TurnStatus.SKIPPED
         return [SendTranscript(partial=refused), *map(Send, frames)]

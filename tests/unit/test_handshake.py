@@ -460,6 +460,27 @@ def test_a_request_that_was_answered_before_is_told_its_end_again() -> None:
     assert shown(Handshake().asked_again(FAILED))[-1][1]["body"] == "kaput"
 
 
+def test_a_request_that_comes_again_before_its_end_was_told_is_told_it_once() -> None:
+    handshake = Handshake()
+    handshake.submitted("q1")
+    # It is over in the database, and its events are on their way to here.
+    assert handshake.asked_again(DONE) == []
+    assert handshake.started(REPLY) == [Follow(REPLY, replay=False)]
+    told = shown(handshake.ended(ended("completed"), waiting=False))
+    assert told[-1] == ("use_chat_response", {"id": "q1", "body": "", "done": True})
+    assert shown(handshake.asked_again(DONE))[-1] == told[-1]
+
+
+def test_a_request_whose_end_was_among_missed_events_is_told_it_when_it_asks() -> None:
+    handshake = Handshake()
+    handshake.submitted("q1")
+    assert handshake.connected(IDLE) == []
+    assert shown(handshake.asked_again(DONE))[-1] == (
+        "use_chat_response",
+        {"id": "q1", "body": "", "done": True},
+    )
+
+
 def test_without_resume_nothing_is_offered_and_chunks_are_withheld() -> None:
     handshake = Handshake(resume=False)
     assert handshake.connected(ACTIVE) == []
