@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from django_streams import Streams, ids
 from tests.liveserver import LiveServer
 
 from . import servers
 from .crowd import Crowd, request
-from .figures import Run, quantile
+from .figures import Run
 from .machine import allow_many_files, settled_resident
 from .replay import read
 from .results import Measured, Outcome
@@ -23,8 +23,13 @@ READERS = 500
 UNREAD = 20 * 1024
 """Chunks of 1 KiB: 20 MiB."""
 
-IDLERS = 4
-"""Readers that read nothing, to divide the noise of one."""
+THREADS = 4
+"""Readers that read nothing before the first reading: the pool's threads keep what
+several pages at once took, whoever reads."""
+
+IDLERS = 8
+"""More of them, to divide the noise of one; each on a stream of its own, or they
+would share pages."""
 
 Paths = Callable[[int], Iterable[str]]
 
@@ -45,8 +50,8 @@ def measure(group: str, sizes: Sizes) -> Outcome:
     rest = iter(own)
     alone = _per_reader(lambda n: [f"/events/{next(rest)}" for _ in range(n)], readers)
     note = f"all on one stream; each on a stream of its own {alone:.1f} KiB"
-    stream_id = store(UNREAD, 1024)
-    unread = [Run(_unread(f"/events/{stream_id}")) for _ in range(sizes.runs)]
+    long = [f"/events/{store(UNREAD, 1024)}" for _ in range(THREADS + IDLERS)]
+    unread = [Run(_unread(long)) for _ in range(sizes.runs)]
     return Outcome(
         [
             Measured(f"{group}.idle", runs, [note]),
@@ -64,17 +69,18 @@ def _per_reader(paths: Paths, readers: int) -> float:
         return (settled_resident(server.pid) - before) / readers / 1024
 
 
-def _unread(path: str) -> float:
+def _unread(paths: Sequence[str]) -> float:
     """MiB that the server holds for a reader that reads nothing."""
-    with servers.site() as server:
-        _warm(server, path)
-        before = settled_resident(server.pid)
-        with Crowd(server.port) as crowd:
-            for _ in range(IDLERS):
-                crowd.ignore(crowd.ask(request(path)))
-            # The kernel's buffers fill first; then it must stay as it is.
-            readings = [settled_resident(server.pid) for _ in range(3)]
-        return (quantile(readings, 1.0) - before) / IDLERS / 2**20
+    with servers.site() as server, Crowd(server.port) as crowd:
+        _warm(server, paths[0])
+        for path in paths[:THREADS]:
+            crowd.ignore(crowd.ask(request(path)))
+        # The kernel's buffers fill first; then it must stay as it is.
+        before = max(settled_resident(server.pid) for _ in range(3))
+        for path in paths[THREADS:]:
+            crowd.ignore(crowd.ask(request(path)))
+        after = max(settled_resident(server.pid) for _ in range(3))
+        return (after - before) / (len(paths) - THREADS) / 2**20
 
 
 def _warm(server: LiveServer, path: str) -> None:
