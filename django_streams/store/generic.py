@@ -388,8 +388,21 @@ class GenericStore(ReadingStore):
             return True
 
     def delete_rows(self, pk: int) -> None:
-        self.execute(f'DELETE FROM {BLOCK} WHERE "stream_id" = %s', [pk])
+        self.delete_log(pk)
         self.execute(f'DELETE FROM {STREAM} WHERE "id" = %s', [pk])
+
+    def delete_log(self, pk: int) -> None:
+        """Delete all blocks of a stream, and wait for no other stream's."""
+        self.execute(f'DELETE FROM {BLOCK} WHERE "stream_id" = %s', [pk])
+
+    def delete_blocks(self, pk: int, seqs: Sequence[int]) -> int:
+        """Delete the neighbouring blocks that begin at *seqs*, and wait for no other;
+        how many there were."""
+        return self.execute(
+            f'DELETE FROM {BLOCK} WHERE "stream_id" = %s '
+            'AND "seq_from" BETWEEN %s AND %s',
+            [pk, seqs[0], seqs[-1]],
+        )
 
     def rollup(self, pk: int, token: int | None, below: int) -> int:
         return rollup(self, pk, token, below)

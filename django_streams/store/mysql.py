@@ -33,6 +33,10 @@ _BY_ID = "FORCE INDEX (PRIMARY)"
 """Where a table is small the server would rather look at all of its rows, lock them,
 and stop at one that is held and not meant: a deadlock."""
 
+_DELETE_BLOCKS = f"DELETE b FROM {BLOCK} b FORCE INDEX (ds_block_position) WHERE"
+"""The same for blocks. Only a statement that could delete from several tables may
+name an index."""
+
 _LOST_TO_OTHERS = frozenset(
     {
         1020,  # a locked row is newer than the snapshot (REPEATABLE READ)
@@ -182,6 +186,17 @@ class MySQLStore(GenericStore):
                     for first, texts in self._blocks(entry.texts)
                 ],
             )
+
+    def delete_log(self, pk: int) -> None:
+        self.execute(f'{_DELETE_BLOCKS} b."stream_id" = %s', [pk])
+
+    def delete_blocks(self, pk: int, seqs: Sequence[int]) -> int:
+        # One by one: at the end of a range the block behind it is locked too.
+        marks = ", ".join(["%s"] * len(seqs))
+        return self.execute(
+            f'{_DELETE_BLOCKS} b."stream_id" = %s AND b."seq_from" IN ({marks})',
+            [pk, *seqs],
+        )
 
     def _body_param(self, body: str) -> bytes:
         data = body.encode()

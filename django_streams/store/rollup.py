@@ -79,14 +79,13 @@ def _runs(blocks: list[_Block]) -> Iterator[list[_Block]]:
 def _merge(store: GenericStore, pk: int, run: list[_Block]) -> None:
 
     store.row(f'SELECT 1 FROM {STREAM} WHERE "id" = %s {store.LOCK_TO_MERGE}', [pk])
-    first, last = run[0].seq_from, run[-1].seq_from
-    span = [pk, first, last]
-    where = '"stream_id" = %s AND "seq_from" BETWEEN %s AND %s'
+    first = run[0].seq_from
     bodies = store.rows(
-        f'SELECT {store.BODY_OUT} FROM {BLOCK} b WHERE {where} ORDER BY "seq_from"',
-        span,
+        f'SELECT {store.BODY_OUT} FROM {BLOCK} b WHERE "stream_id" = %s '
+        'AND "seq_from" BETWEEN %s AND %s ORDER BY "seq_from"',
+        [pk, first, run[-1].seq_from],
     )
-    gone = store.execute(f"DELETE FROM {BLOCK} WHERE {where}", span)
+    gone = store.delete_blocks(pk, [block.seq_from for block in run])
     if not len(bodies) == gone == len(run):
         raise _Moved
     # Without a token: nobody looks for these chunks after an unclear failure.

@@ -128,6 +128,37 @@ def test_a_batch_waits_for_no_row_that_is_not_in_it(store: DatabaseUnderTest) ->
         assert in_thread(append).result(WITHIN) == [0] * 10
 
 
+@pytest.mark.parametrize("before", [[], ["committed"]])
+@pytest.mark.parametrize("others", [1, 40])
+def test_merging_and_deleting_wait_for_no_block_of_another_stream(
+    store: DatabaseUnderTest, before: list[str], others: int
+) -> None:
+    """Also where the server would rather scan, and where the other log is the next
+    in the index and new: who waits there holds its own stream up."""
+    streams = store.streams()
+    for name in ("merged", *(f"held {number}" for number in range(others)), "gone"):
+        streams.open(name)
+    merged, gone = streams.open("merged"), streams.open("gone")
+    for number in range(5):
+        merged.append(number)
+        gone.append(number)
+    gone.close()
+    for chunk in before:
+        streams.open("held 0").append(chunk)
+    engine = get_store(store.alias)
+    pk = store.row("merged").pk
+
+    def work() -> tuple[int, bool]:
+        execute(store, "SET SESSION innodb_lock_wait_timeout = 1")
+        return engine.rollup(pk, None, 5), streams.delete("gone")
+
+    with transaction.atomic(using=store.alias):
+        for number in range(others):
+            streams.open(f"held {number}").append("held")
+        assert in_thread(work).result(WITHIN) == (4, True)
+    assert stored(streams, "merged") == list(range(5))
+
+
 def test_a_settlement_sees_past_the_snapshot_of_its_transaction(
     store: DatabaseUnderTest,
 ) -> None:
