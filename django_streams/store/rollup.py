@@ -39,7 +39,6 @@ class _Moved(Exception):
 
 def rollup(store: GenericStore, pk: int, token: int | None, below: int) -> int:
     """See :meth:`StreamStore.rollup`; each run of blocks is one transaction."""
-
     mine = "" if token is None else 'AND ("writer" = %s OR "writer" IS NULL)'
     rows = store.rows(
         f'SELECT "seq_from", "count", LENGTH("body") FROM {BLOCK} '
@@ -77,18 +76,20 @@ def _runs(blocks: list[_Block]) -> Iterator[list[_Block]]:
 
 
 def _merge(store: GenericStore, pk: int, run: list[_Block]) -> None:
-
     store.row(f'SELECT 1 FROM {STREAM} WHERE "id" = %s {store.LOCK_TO_MERGE}', [pk])
     first = run[0].seq_from
-    bodies = store.rows(
-        f'SELECT {store.BODY_OUT} FROM {BLOCK} b WHERE "stream_id" = %s '
-        'AND "seq_from" BETWEEN %s AND %s ORDER BY "seq_from"',
+    found = store.rows(
+        f'SELECT "seq_from", "count", {store.BODY_OUT} FROM {BLOCK} b '
+        'WHERE "stream_id" = %s AND "seq_from" BETWEEN %s AND %s ORDER BY "seq_from"',
         [pk, first, run[-1].seq_from],
     )
-    gone = store.delete_blocks(pk, [block.seq_from for block in run])
-    if not len(bodies) == gone == len(run):
+    # As many rows are not the same rows: another merge may have left a longer one
+    # where one of these began.
+    if [tuple(row[:2]) for row in found] != [(one.seq_from, one.count) for one in run]:
+        raise _Moved
+    if store.delete_blocks(pk, [block.seq_from for block in run]) != len(run):
         raise _Moved
     # Without a token: nobody looks for these chunks after an unclear failure.
     count = run[-1].end - first
-    body = "\n".join(store._body(row[0]) for row in bodies)
+    body = "\n".join(store._body(row[2]) for row in found)
     store._insert_block(pk, first, count, None, body)

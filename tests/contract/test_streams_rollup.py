@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from typing import Any
 
+import pytest
 from pytest_django import Settings
 
 from django_streams import StreamChunk, Streams
+from django_streams.store import get_store, rollup
 
 from .conftest import SHORT
 from .stores import DatabaseUnderTest
@@ -77,6 +81,42 @@ def test_the_text_is_not_touched(db_store: DatabaseUnderTest) -> None:
         before += batch
     assert raw(streams, "s") == before
     assert {c.chunk[:5] for c in before} == {'{"n":'}
+
+
+def test_a_merge_that_was_overtaken_by_another_leaves_the_log_as_it_is(
+    db_store: DatabaseUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by one that left as many rows, which begin where they began."""
+    streams = db_store.streams()
+    for chunks in ((0, 1), (2, 3, 4, 5)):
+        writer = streams.open("s")
+        for chunk in chunks:
+            writer.append(chunk)
+    token = db_store.blocks("s")[-1].writer
+    store, pk = get_store(db_store.alias), db_store.row("s").pk
+    runs = rollup._runs
+
+    def late(blocks: Any) -> Any:
+        monkeypatch.undo()
+        assert store.rollup(pk, token, 6) == 3
+        return runs(blocks)
+
+    monkeypatch.setattr(rollup, "_runs", late)
+    assert store.rollup(pk, None, 3) == 0
+    assert [(b.seq_from, b.count) for b in db_store.blocks("s")] == [
+        (0, 1),
+        (1, 1),
+        (2, 4),
+    ]
+    for start in range(6):
+        assert [c.seq for c in taken(streams, start, 6)] == list(range(start, 6))
+    assert store.rollup(pk, None, 6) == 2
+
+
+def taken(streams: Streams, start: int, end: int) -> list[StreamChunk]:
+    """What a live stream has from *start* to *end*."""
+    reading = streams.read("s", start=start)
+    return list(itertools.islice(reading, end - start))
 
 
 def test_a_reader_in_the_middle_sees_nothing_of_it(
