@@ -43,6 +43,13 @@ async def texts(reader: Follower, count: int) -> list[str]:
     return found
 
 
+def unpolled(monkeypatch: pytest.MonkeyPatch, feed: Feed) -> None:
+    """Let no poll make *feed* look, nor one that is on its way already."""
+    monkeypatch.setattr(feed, "seen", lambda head: False)
+    monkeypatch.setattr(feed, "rest", lambda: None)
+    feed.next_poll = float("inf")
+
+
 def spied(
     monkeypatch: pytest.MonkeyPatch, streams: Streams, meanwhile: Any = None
 ) -> list[int]:
@@ -67,9 +74,7 @@ async def test_an_append_of_this_process_is_read_without_a_page(
     streams = db_store.streams()
     writer = await streams.aopen("s")
     async with following(streams) as (reader, feed):
-        # The poll asks by itself: not within this test.
-        monkeypatch.setattr(feed, "rest", lambda: None)
-        feed.next_poll = float("inf")
+        unpolled(monkeypatch, feed)
         asked = spied(monkeypatch, streams)
         for number in range(5):
             await writer.aappend(number)
@@ -142,8 +147,7 @@ async def test_another_thread_s_wake_is_heard_while_one_is_quiet(
     streams = db_store.streams()
     await streams.aopen("s")
     async with following(streams) as (_, feed):
-        monkeypatch.setattr(feed, "rest", lambda: None)
-        feed.next_poll = float("inf")
+        unpolled(monkeypatch, feed)
         asked = spied(monkeypatch, streams)
         with feed.quiet():
             feed.look()
