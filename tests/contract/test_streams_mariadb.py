@@ -130,8 +130,9 @@ def test_a_batch_waits_for_no_row_that_is_not_in_it(store: DatabaseUnderTest) ->
 
 @pytest.mark.parametrize("before", [[], ["committed"]])
 @pytest.mark.parametrize("others", [1, 40])
+@pytest.mark.parametrize("count", [5, 60])
 def test_merging_and_deleting_wait_for_no_block_of_another_stream(
-    store: DatabaseUnderTest, before: list[str], others: int
+    store: DatabaseUnderTest, count: int, others: int, before: list[str]
 ) -> None:
     """Also where the server would rather scan, and where the other log is the next
     in the index and new: who waits there holds its own stream up."""
@@ -139,10 +140,9 @@ def test_merging_and_deleting_wait_for_no_block_of_another_stream(
     for name in ("merged", *(f"held {number}" for number in range(others)), "gone"):
         streams.open(name)
     merged, gone = streams.open("merged"), streams.open("gone")
-    for number in range(5):
+    for number in range(count):
         merged.append(number)
         gone.append(number)
-    gone.close()
     for chunk in before:
         streams.open("held 0").append(chunk)
     engine = get_store(store.alias)
@@ -150,13 +150,13 @@ def test_merging_and_deleting_wait_for_no_block_of_another_stream(
 
     def work() -> tuple[int, bool]:
         execute(store, "SET SESSION innodb_lock_wait_timeout = 1")
-        return engine.rollup(pk, None, 5), streams.delete("gone")
+        return engine.rollup(pk, None, count), gone.close(discard=True)
 
     with transaction.atomic(using=store.alias):
         for number in range(others):
             streams.open(f"held {number}").append("held")
-        assert in_thread(work).result(WITHIN) == (4, True)
-    assert stored(streams, "merged") == list(range(5))
+        assert in_thread(work).result(WITHIN) == (count - 1, True)
+    assert stored(streams, "merged") == list(range(count))
 
 
 def test_a_settlement_sees_past_the_snapshot_of_its_transaction(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -115,8 +116,8 @@ def test_a_merge_that_was_overtaken_by_another_leaves_the_log_as_it_is(
 
 def taken(streams: Streams, start: int, end: int) -> list[StreamChunk]:
     """What a live stream has from *start* to *end*."""
-    reading = streams.read("s", start=start)
-    return list(itertools.islice(reading, end - start))
+    with closing(streams.read("s", start=start)) as reading:
+        return list(itertools.islice(reading, end - start))
 
 
 def test_a_reader_in_the_middle_sees_nothing_of_it(
